@@ -1,0 +1,1 @@
+//! The operations API on the admin listener.

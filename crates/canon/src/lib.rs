@@ -1,0 +1,1 @@
+//! Canonical digests of request bodies: JSON, form, multipart, bytes.

@@ -1,0 +1,1 @@
+//! The pure heart of Onefold: identity, contract, record, states, decide.

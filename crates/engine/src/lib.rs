@@ -1,0 +1,1 @@
+//! Performs operations over a store: attempts, leases, waiting, settling.

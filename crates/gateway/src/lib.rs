@@ -1,0 +1,1 @@
+//! The reverse proxy that protects an upstream.

@@ -1,0 +1,1 @@
+//! Idempotency over HTTP: key carriers, problem documents, kept answers.

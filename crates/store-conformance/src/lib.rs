@@ -1,0 +1,1 @@
+//! What every store of Onefold must do, as one suite; and the memory store.

@@ -1,0 +1,1 @@
+//! The SQLite store of Onefold: one writer with group commit.
