@@ -1,1 +1,37 @@
-//! The pure heart of Onefold: identity, contract, record, states, decide.
+//! The pure heart of Onefold: what an operation is, which states it has, and what an attempt may do next.
+//!
+//! *Invariants.* Nothing here waits, reads a clock, opens a file or knows a database. Time comes in as a
+//! [`StoreTime`] that a store read from its own clock; randomness comes in as an argument. Nothing here fails
+//! except by a typed refusal. Every store and every surface asks the one function [`decide`]; none of them
+//! decides for itself.
+//!
+//! The words are those of `docs/semantics.md`; each module names the section it follows.
+
+pub mod contract;
+mod decide;
+mod digest;
+pub mod downstream;
+mod fingerprint;
+mod hex;
+mod identity;
+pub mod key;
+mod outcome;
+pub mod problem;
+mod record;
+pub mod retry;
+mod scope;
+mod state;
+mod time;
+
+pub use contract::Contract;
+pub use decide::{Decision, Expiry, Request, decide};
+pub use fingerprint::{Fingerprint, FingerprintBuilder, FingerprintVersion};
+pub use hex::{from_hex, to_hex};
+pub use identity::{Identity, IdentityKey, OperationId};
+pub use key::{Key, KeyError};
+pub use outcome::Outcome;
+pub use problem::Problem;
+pub use record::{Answer, Counters, Event, EventKind, Kept, Lease, NotKept, Record, Resource};
+pub use scope::{Scope, ScopePart};
+pub use state::{Answers, MayBegin, NewIdentity, State};
+pub use time::StoreTime;

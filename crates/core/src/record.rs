@@ -1,0 +1,179 @@
+//! The record of an operation: the one row that says where it stands (SEMANTICS 2).
+
+use std::time::Duration;
+
+use crate::identity::OperationId;
+use crate::key::Key;
+use crate::scope::Scope;
+use crate::{Answers, Contract, Fingerprint, State, StoreTime, contract};
+
+/// An attempt's hold on the operation, as the store judged it when it read the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// Nobody holds it.
+    None,
+    /// Alive, for this much longer.
+    Alive(Duration),
+    /// It ended without an outcome.
+    Over,
+}
+
+impl Lease {
+    /// Whether an attempt holds the operation.
+    pub fn is_alive(self) -> bool {
+        matches!(self, Lease::Alive(_))
+    }
+}
+
+/// What the operation brought forth, for people and for `response = "current"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// What kind of thing: `location` for the URL of an answer, otherwise the business's own word.
+    pub kind: String,
+    /// Its id.
+    pub id: String,
+}
+
+/// An answer as it is kept: bytes, not text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The header lines in their order.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// The body, byte for byte.
+    pub body: Vec<u8>,
+    /// The trailer lines in their order.
+    pub trailers: Vec<(String, Vec<u8>)>,
+}
+
+/// Why the body of an answer is not kept although the result is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// It was longer than the contract keeps.
+    TooBig,
+    /// It was cut on its way.
+    Cut,
+    /// The contract keeps none.
+    ByContract,
+    /// A person settled the operation without giving one.
+    Settled,
+    /// The store could not take it.
+    NotStored,
+}
+
+/// What is kept of the result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// There is no result (yet).
+    #[default]
+    Nothing,
+    /// The whole answer. An empty body is a body.
+    Full(Answer),
+    /// Status and headers; the body is left out by contract.
+    Reference(Answer),
+    /// The result is known, the answer is not kept.
+    NotKept {
+        /// The status of the answer, where there was one.
+        status: Option<u16>,
+        /// Why it is not kept.
+        why: NotKept,
+    },
+}
+
+/// How often something met the record. Written in batches; may lag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests that found the operation known.
+    pub duplicates: u64,
+    /// Requests that were other requests under the same identity.
+    pub conflicts: u64,
+    /// Duplicates that were answered with the result.
+    pub replays: u64,
+}
+
+/// What kind of thing happened to a record beside its transitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The outcome of an attempt was lost.
+    Unknown,
+    /// A person settled an unknown outcome.
+    Resolved,
+    /// A person took the operation from its attempt.
+    Released,
+    /// A superseded attempt came back with a success: a suspected double effect.
+    LateSuccess,
+}
+
+/// One entry of a record's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, by the store's clock.
+    pub at: StoreTime,
+    /// What.
+    pub kind: EventKind,
+    /// The attempt it concerns.
+    pub attempt: u32,
+    /// Who acted: a person, or the layer itself.
+    pub who: String,
+    /// Why, in words.
+    pub reason: String,
+    /// What shows it: a ticket, a look-up's answer.
+    pub evidence: String,
+}
+
+/// Where one operation stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The digest of the identity.
+    pub id: OperationId,
+    /// Whose key it is.
+    pub scope: Scope,
+    /// The operation's name.
+    pub operation: String,
+    /// The caller's key.
+    pub key: Key,
+    /// Ties the operations of one workflow together; never deduplicates.
+    pub correlation_id: Option<String>,
+    /// The significant request; `None` for a tombstone.
+    pub fingerprint: Option<Fingerprint>,
+    /// What was left out of the fingerprint.
+    pub ignored: Vec<String>,
+    /// The state.
+    pub state: State,
+    /// The number of the latest attempt: the fence.
+    pub attempt: u32,
+    /// The process that began it.
+    pub owner: String,
+    /// Its hold.
+    pub lease: Lease,
+    /// Whether a lease that ends makes the outcome unknown, or lets the next attempt resume.
+    pub on_stale: contract::OnStale,
+    /// What it brought forth.
+    pub resource: Option<Resource>,
+    /// What is kept of the result.
+    pub kept: Kept,
+    /// When the record was made.
+    pub created_at: StoreTime,
+    /// When the first attempt began.
+    pub begun_at: Option<StoreTime>,
+    /// When the outcome became known.
+    pub completed_at: Option<StoreTime>,
+    /// When it stops answering. Only terminal records expire.
+    pub expires_at: Option<StoreTime>,
+    /// How often it was met.
+    pub counters: Counters,
+}
+
+impl Record {
+    /// Whether retention has ended at `now`. A record that is not terminal never expires.
+    pub fn is_expired(&self, now: StoreTime) -> bool {
+        self.state.is_terminal() && self.expires_at.is_some_and(|end| end <= now)
+    }
+
+    /// The five answers for this record under its contract.
+    pub fn answers(&self, contract: Option<&Contract>) -> Answers {
+        let exhausted = contract.is_some_and(|c| c.exhausted(self.attempt));
+        self.state.answers(self.lease.is_alive(), exhausted, false)
+    }
+}
