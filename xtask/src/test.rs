@@ -1,0 +1,46 @@
+//! `test`: everything that can fail without a stopwatch.
+//!
+//! Builds the binary that black-box tests drive, runs every test, the documentation's examples (which nextest does
+//! not run) and tidy, and closes with one list of what was skipped and why. A test that cannot run here says so in
+//! a line `SKIPPED: what: why` on standard error and in the file that `ONEFOLD_SKIPS` names, since a runner hides
+//! what a passing test prints. Benchmarks are not tests and are not run.
+
+use anyhow::Result;
+
+use crate::cargo::{self, BIN_VARIABLE, Profile};
+use crate::{repository::Repository, skips, stages::Stages, tidy};
+
+/// Runs the verb.
+pub fn run() -> Result<()> {
+    let skips = skips::Report::start()?;
+    let mut stages = Stages::default();
+
+    let mut binary = None;
+    stages.run("binary", || {
+        binary = Some(cargo::build_onefold(Profile::Debug)?);
+        Ok(())
+    });
+    stages.run("tests", || {
+        let mut tests = if cargo::has_nextest() {
+            println!("runner: cargo nextest");
+            cargo::cargo(["nextest", "run", "--workspace", "--no-fail-fast"])
+        } else {
+            println!("runner: cargo test (cargo-nextest is not installed)");
+            cargo::cargo(["test", "--workspace", "--tests", "--no-fail-fast"])
+        };
+        tests.env(skips::VARIABLE, skips.path());
+        if let Some(binary) = &binary {
+            tests.env(BIN_VARIABLE, binary);
+        }
+        cargo::run(&mut tests)
+    });
+    stages.run("documentation's examples", || {
+        let mut examples = cargo::cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
+        cargo::run(examples.env(skips::VARIABLE, skips.path()))
+    });
+    stages.run("tidy", tidy::run);
+
+    stages.print_times();
+    print!("\n{}", skips.finish(&Repository::read(cargo::root())?)?);
+    stages.finish()
+}
