@@ -1,1 +1,38 @@
 //! Starters and peers for tests: a counting upstream, a raw client, the real binary.
+//!
+//! Everything here speaks to the product from outside, over sockets and processes, and knows none of its
+//! crates. Nothing here sleeps for a fixed time where a condition can be waited for ([`wait`]), and every
+//! wait has a deadline, so that a hanging product fails a test in place of hanging it.
+
+pub mod answer;
+pub mod binary;
+pub mod client;
+pub mod directory;
+pub mod gate;
+pub mod gateway;
+pub mod h2_client;
+pub mod metrics;
+pub mod process;
+pub mod raw_upstream;
+pub mod reply;
+pub mod request;
+pub mod setup;
+pub mod upstream;
+pub mod wait;
+pub mod wire;
+
+mod reply_body;
+mod upstream_service;
+
+pub use answer::Answer;
+pub use binary::{Ended, onefold};
+pub use client::Connection;
+pub use directory::TestDirectory;
+pub use gate::Gate;
+pub use gateway::Gateway;
+pub use h2_client::H2Connection;
+pub use raw_upstream::{RawUpstream, Step};
+pub use reply::{Missing, Reply};
+pub use request::Request;
+pub use setup::Setup;
+pub use upstream::{ReservedAddress, Seen, Upstream};
