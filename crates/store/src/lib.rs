@@ -7,6 +7,6 @@
 mod port;
 
 pub use port::{
-    Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, Query, Read, Start, Step, StoreError,
-    Survey, Swept,
+    Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, Promise, Query, Read, Start,
+    Step, StoreError, Survey, Swept,
 };

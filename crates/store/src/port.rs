@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::contract::{OnStale, Retention};
 use onefold_core::{
-    Counters, Event, EventKind, Fingerprint, IdentityKey, Kept, Key, OperationId, Record, Resource, Scope, State,
-    StoreTime,
+    Counters, Event, EventKind, Fingerprint, IdentityKey, Kept, Key, OperationId, Record, Resource, Scope,
+    State, StoreTime,
 };
 
 /// Why the store did not do what it was asked.
@@ -31,6 +31,18 @@ pub struct Read {
     pub now: StoreTime,
     /// The record, if there is one. Its lease is judged at `now`.
     pub record: Option<Record>,
+}
+
+/// What a record promises by the contract under which its latest attempt began. Kept with the record, so that
+/// whoever settles it later (a sweeper, a person without the configuration) keeps the promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// What follows a lease that ends.
+    pub on_stale: OnStale,
+    /// How long the record answers after completion.
+    pub retention: Retention,
+    /// How long a tombstone (digest, state, times) is kept after that; zero deletes at once.
+    pub tombstone: Duration,
 }
 
 /// A new record in state `processing`, attempt 1.
@@ -54,8 +66,8 @@ pub struct Claim {
     pub owner: String,
     /// How long the attempt holds the operation without a renewal.
     pub lease: Duration,
-    /// What follows a lease that ends.
-    pub on_stale: OnStale,
+    /// What the record promises.
+    pub promise: Promise,
     /// Refuse when the scope holds this many live records already; `None` is no limit.
     pub live_keys_max: Option<u64>,
 }
@@ -110,15 +122,15 @@ pub enum Step {
         fingerprint: Fingerprint,
         /// What was left out of it.
         ignored: Vec<String>,
-        /// What follows a lease that ends.
-        on_stale: OnStale,
+        /// What the record promises from now on.
+        promise: Promise,
     },
     /// The lease runs for this long again, from now.
     Renew {
         /// The new lease.
         lease: Duration,
     },
-    /// To a terminal state; completed now, expires after the retention. The lease ends.
+    /// To a terminal state; completed now, expires after the retention that the record promises. The lease ends.
     Settle {
         /// `succeeded`, `rejected` or `failed`.
         state: State,
@@ -126,10 +138,6 @@ pub enum Step {
         kept: Kept,
         /// What it brought forth.
         resource: Option<Resource>,
-        /// How long the record answers.
-        retention: Retention,
-        /// How long a tombstone (digest, state, times) is kept after that; zero deletes at once.
-        tombstone: Duration,
     },
     /// To `outcome_unknown`. The lease ends.
     LoseOutcome,
@@ -214,8 +222,6 @@ pub struct Page {
 /// What a bounded sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Processing records whose lease was over and whose contract says `unknown`: now `outcome_unknown`.
-    pub lost: u64,
     /// Expired records that became tombstones.
     pub tombstones: u64,
     /// Tombstones that were deleted.
@@ -260,8 +266,12 @@ pub trait OperationStore: Send + Sync + 'static {
     /// The history of a record, oldest first.
     async fn events(&self, id: OperationId) -> Result<Vec<Event>, StoreError>;
 
-    /// Marks lost outcomes, turns expired records into tombstones and deletes old tombstones: at most `limit`
-    /// of each, in transactions that do not hold up the foreground.
+    /// Marks lost outcomes: `processing` records whose lease is over and whose promise is `OnStale::Unknown` become
+    /// `outcome_unknown`, each with an event. At most `limit`; returns how many.
+    async fn lose_stale(&self, limit: u32) -> Result<u64, StoreError>;
+
+    /// Turns expired records into tombstones and deletes old tombstones: at most `limit` of each, in transactions
+    /// that do not hold up the foreground.
     async fn sweep(&self, limit: u32) -> Result<Swept, StoreError>;
 
     /// Counts what stands.
