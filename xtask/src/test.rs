@@ -1,7 +1,7 @@
 //! `test`: everything that can fail without a stopwatch.
 //!
-//! Builds the binary that black-box tests drive, runs every test, the documentation's examples (which nextest does
-//! not run) and tidy, and closes with one list of what was skipped and why. A test that cannot run here says so in
+//! Builds the binary that black-box tests drive, runs the documentation's examples (which nextest does not run), every
+//! test and tidy, and closes with one list of what was skipped and why. A test that cannot run here says so in
 //! a line `SKIPPED: what: why` on standard error and in the file that `ONEFOLD_SKIPS` names, since a runner hides
 //! what a passing test prints. Benchmarks are not tests and are not run.
 
@@ -20,6 +20,10 @@ pub fn run() -> Result<()> {
         binary = Some(cargo::build_onefold(Profile::Debug)?);
         Ok(())
     });
+    stages.run("documentation's examples", || {
+        let mut examples = cargo::cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
+        cargo::run(examples.env(skips::VARIABLE, skips.path()))
+    });
     stages.run("tests", || {
         let mut tests = if cargo::has_nextest() {
             println!("runner: cargo nextest");
@@ -33,10 +37,6 @@ pub fn run() -> Result<()> {
             tests.env(BIN_VARIABLE, binary);
         }
         cargo::run(&mut tests)
-    });
-    stages.run("documentation's examples", || {
-        let mut examples = cargo::cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
-        cargo::run(examples.env(skips::VARIABLE, skips.path()))
     });
     stages.run("tidy", tidy::run);
 
