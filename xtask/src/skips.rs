@@ -1,7 +1,7 @@
 //! The list of what a test run left out, with reasons.
 //!
 //! Two sources: lines that tests appended to the file named by `ONEFOLD_SKIPS`, and tests marked
-//! `#[ignore = "reason"]`, which the runner never starts. Tidy refuses an ignored test without a reason.
+//! `ignore = "reason"`, which the runner never starts. Tidy refuses an ignored test without a reason.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use crate::{cargo, repository::Repository};
 
 mod clock;
+mod exit_codes;
 mod header;
 mod imports;
 mod length;
@@ -21,7 +22,7 @@ mod workplace;
 /// A rule's name, as it stands in the output, and what it finds.
 type Rule = (&'static str, fn(&Repository) -> Vec<Finding>);
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     ("imports", imports::check),
     ("length", length::check),
     ("header", header::check),
@@ -30,6 +31,7 @@ const RULES: [Rule; 9] = [
     ("marks", marks::check),
     ("metrics", metrics::check),
     ("problems", problems::check),
+    ("exit codes", exit_codes::check),
     ("workplace", workplace::check),
 ];
 

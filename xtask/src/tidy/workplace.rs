@@ -31,7 +31,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// Whether the line holds this as the start of a path, not as the middle of a longer one such as `src/work/x`.
+/// Whether the line holds this as the start of a path, not as the middle of a longer one with a folder of that name.
 fn names(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
