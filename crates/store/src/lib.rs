@@ -3,10 +3,24 @@
 //! *Invariants.* A store never decides. It reads records with the time and the lease as its own clock judges them,
 //! and it carries out transitions that name the state and the attempt they start from; a transition that finds
 //! another state or attempt changes nothing and says so. What it has acknowledged is durable.
+//!
+//! Beside the port stands what every store needs and none should have of its own: the stored forms ([`codec`]),
+//! their sealing ([`Sealer`]), the one place that reads a clock ([`SystemClock`]) and the judgement of time and
+//! leases ([`Judge`]).
 
+pub mod clock;
+pub mod codec;
+mod judge;
 mod port;
+mod seal;
+mod timeline;
 
+pub use clock::{Clock, SystemClock};
+pub use codec::CodecError;
+pub use judge::{Grant, Judge, StoredLease};
 pub use port::{
-    Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, Promise, Query, Read, Start,
-    Step, StoreError, Survey, Swept,
+    Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, Query, Read, Start, Step,
+    StoreError, Survey, Swept,
 };
+pub use seal::{KeyId, SealError, Sealer};
+pub use timeline::{Moment, Timeline};
