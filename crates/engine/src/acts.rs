@@ -1,0 +1,188 @@
+//! What people do to records: look, settle an unknown outcome, take an operation from its attempt (SEMANTICS 12).
+//!
+//! Every act needs a reason, is conditional like any other transition, and is kept with the record in the same
+//! commit. A person never frees an operation by releasing it: it becomes `outcome_unknown`.
+
+use std::time::Duration;
+
+use onefold_core::{
+    Answer, Event, EventKind, Kept, Lease, NotKept, OperationId, Record, Resource, State, StoreTime,
+};
+use onefold_store::{Advance, Advanced, Also, NewEvent, Page, Query, Start, Step, StoreError};
+
+use crate::Engine;
+
+/// How a person settles an unknown outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResolvedAs {
+    /// It happened.
+    Succeeded,
+    /// It did not; the key is free.
+    Failed,
+}
+
+/// A person's word on an unknown outcome.
+#[derive(Clone, Debug)]
+pub struct Resolution {
+    /// What happened.
+    pub resolved_as: ResolvedAs,
+    /// Why; required.
+    pub reason: String,
+    /// What shows it; required.
+    pub evidence: String,
+    /// What it brought forth.
+    pub resource: Option<Resource>,
+    /// The answer that duplicates get from now on.
+    pub answer: Option<Answer>,
+    /// Who says so.
+    pub who: String,
+}
+
+/// A person takes the operation from its attempt.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Why; required.
+    pub reason: String,
+    /// Also when the attempt is alive.
+    pub force: bool,
+    /// Who says so.
+    pub who: String,
+}
+
+/// A record with its history.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The store's time of reading.
+    pub now: StoreTime,
+    /// The record.
+    pub record: Record,
+    /// What happened to it, oldest first.
+    pub events: Vec<Event>,
+}
+
+/// Why an act was refused; nothing changed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ActError {
+    /// There is no such operation.
+    #[error("there is no such operation")]
+    NotFound,
+    /// Its outcome is not unknown.
+    #[error("the operation is {state}; there is no unknown outcome to settle")]
+    NotUnknown {
+        /// Its state.
+        state: State,
+    },
+    /// Its attempt is alive.
+    #[error("attempt {attempt} is alive; its lease runs for {} ms more", .left.as_millis())]
+    OwnerAlive {
+        /// The attempt.
+        attempt: u32,
+        /// What is left of its lease.
+        left: Duration,
+    },
+    /// A required text is missing.
+    #[error("{0} is required: it is kept with the record")]
+    TextMissing(&'static str),
+    /// The store did not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Engine {
+    /// One page of records, oldest first.
+    pub async fn list(&self, query: Query) -> Result<Page, StoreError> {
+        self.0.store.list(query).await
+    }
+
+    /// A record with its history.
+    pub async fn show(&self, id: OperationId) -> Result<Option<Shown>, StoreError> {
+        let read = self.0.store.read(id).await?;
+        let Some(record) = read.record else { return Ok(None) };
+        let events = self.0.store.events(id).await?;
+        Ok(Some(Shown { now: read.now, record, events }))
+    }
+
+    /// Settles an operation whose outcome is unknown, or whose attempt left without one.
+    pub async fn resolve(&self, id: OperationId, resolution: Resolution) -> Result<Shown, ActError> {
+        required("a reason", &resolution.reason)?;
+        required("evidence", &resolution.evidence)?;
+        let state = match resolution.resolved_as {
+            ResolvedAs::Succeeded => State::Succeeded,
+            ResolvedAs::Failed => State::Failed,
+        };
+        let kept = match (state, resolution.answer) {
+            (State::Succeeded, Some(answer)) => Kept::Full(answer),
+            (State::Succeeded, None) => Kept::NotKept { status: None, why: NotKept::Settled },
+            _ => Kept::Nothing,
+        };
+        let step = Step::Settle { state, kept, resource: resolution.resource };
+        let event = NewEvent {
+            kind: EventKind::Resolved,
+            who: resolution.who,
+            reason: format!("as {state}: {}", resolution.reason),
+            evidence: resolution.evidence,
+        };
+        self.act(id, step, event, |record| match (record.state, record.lease) {
+            (State::OutcomeUnknown, _) => Ok((&[State::OutcomeUnknown], Also::Nothing)),
+            (State::Processing, Lease::Alive(left)) => {
+                Err(ActError::OwnerAlive { attempt: record.attempt, left })
+            }
+            (State::Processing, _) => Ok((&[State::Processing], Also::LeaseOver)),
+            (state, _) => Err(ActError::NotUnknown { state }),
+        })
+        .await
+    }
+
+    /// Takes the operation from its attempt: it becomes `outcome_unknown`, never free.
+    pub async fn release(&self, id: OperationId, release: Release) -> Result<Shown, ActError> {
+        required("a reason", &release.reason)?;
+        let event = NewEvent {
+            kind: EventKind::Released,
+            who: release.who,
+            reason: release.reason,
+            evidence: String::new(),
+        };
+        let force = release.force;
+        self.act(id, Step::LoseOutcome, event, |record| match (record.state, record.lease) {
+            (State::Processing, Lease::Alive(left)) if !force => {
+                Err(ActError::OwnerAlive { attempt: record.attempt, left })
+            }
+            (State::Processing, _) => {
+                Ok((&[State::Processing], if force { Also::Nothing } else { Also::LeaseOver }))
+            }
+            (State::Received, _) => Ok((&[State::Received], Also::Nothing)),
+            (state, _) => Err(ActError::NotUnknown { state }),
+        })
+        .await
+    }
+
+    async fn act(
+        &self,
+        id: OperationId,
+        step: Step,
+        event: NewEvent,
+        start: impl Fn(&Record) -> Result<(&'static [State], Also), ActError>,
+    ) -> Result<Shown, ActError> {
+        let mut read = self.0.store.read(id).await?;
+        loop {
+            let record = read.record.as_ref().ok_or(ActError::NotFound)?;
+            let (states, also) = start(record)?;
+            let advance = Advance {
+                id,
+                start: Start { states, attempt: record.attempt, also },
+                step: step.clone(),
+                event: Some(event.clone()),
+                if_superseded: None,
+            };
+            match self.0.store.advance(advance).await? {
+                Advanced::Done { .. } => return self.show(id).await?.ok_or(ActError::NotFound),
+                Advanced::Superseded(found) => read = *found,
+                Advanced::Missing => return Err(ActError::NotFound),
+            }
+        }
+    }
+}
+
+fn required(what: &'static str, text: &str) -> Result<(), ActError> {
+    if text.trim().is_empty() { Err(ActError::TextMissing(what)) } else { Ok(()) }
+}

@@ -1,0 +1,382 @@
+//! An attempt that owns its operation: heartbeat, verdict, and what happens when the verdict cannot be stored.
+//!
+//! Whatever happens to an attempt, its record ends in one of three ways: settled by its verdict; `outcome_unknown`
+//! (it was dropped, panicked, or its lease ended); or, when the contract says `resume`, free for the next attempt
+//! under the same downstream key. A verdict that the store does not take is offered again in the background and
+//! never turned into a failure (SEMANTICS 3, rule 7).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onefold_core::contract::OnStale;
+use onefold_core::{
+    EventKind, IdentityKey, Kept, Lease, NotKept, OperationId, Outcome, Record, Resource, State, StoreTime,
+    downstream,
+};
+use onefold_store::{Advance, Advanced, Also, NewEvent, Read, Start, Step, StoreError};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::enter::next_attempt;
+use crate::flight::{Flight, Leader};
+use crate::limits::{OFFER_AGAIN_FOR, OFFER_PAUSE_MAX, POLL_MIN};
+use crate::{Call, Engine};
+
+/// What an attempt says about its effect, with what is to be kept.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// Success, rejection, nothing done, or not known.
+    pub outcome: Outcome,
+    /// The result for duplicates.
+    pub kept: Kept,
+    /// What it brought forth.
+    pub resource: Option<Resource>,
+    /// Why, in words: for an unknown outcome.
+    pub reason: String,
+}
+
+impl Verdict {
+    /// The outcome is known and this is the result.
+    pub fn known(outcome: Outcome, kept: Kept, resource: Option<Resource>) -> Verdict {
+        Verdict { outcome, kept, resource, reason: String::new() }
+    }
+
+    /// Something may have happened.
+    pub fn unknown(reason: impl Into<String>) -> Verdict {
+        Verdict { outcome: Outcome::Unknown, kept: Kept::Nothing, resource: None, reason: reason.into() }
+    }
+}
+
+/// What became of a verdict.
+#[derive(Debug)]
+pub enum Settled {
+    /// It is durable; this is the record now.
+    Recorded(Arc<Record>),
+    /// A newer attempt has begun, or a person has settled the operation. A success is kept as evidence.
+    Superseded(Box<Read>),
+    /// The store did not take it. It is offered again in the background; nothing runs again by itself.
+    NotStored(StoreError),
+}
+
+/// An attempt that owns its operation.
+pub struct Attempt {
+    parts: Option<Box<Parts>>,
+}
+
+struct Parts {
+    engine: Engine,
+    call: Call,
+    record: Record,
+    /// Gone once the outcome was reported as lost.
+    leader: Option<Leader>,
+    heart: AbortHandle,
+}
+
+const THE_LAYER: &str = "onefold";
+
+impl Engine {
+    pub(crate) fn begun(&self, call: &Call, record: Record, leader: Leader) -> Attempt {
+        let signals = &self.0.signals;
+        signals.bump(&signals.attempts_begun, &call.label);
+        let lease = call.contract.lease;
+        leader.flight().runs(Arc::new(record.clone()), Instant::now() + lease);
+        let beating = heartbeat(self.clone(), record.id, record.attempt, lease, leader.flight().clone());
+        let heart = tokio::spawn(beating).abort_handle();
+        let parts = Parts { engine: self.clone(), call: call.clone(), record, leader: Some(leader), heart };
+        Attempt { parts: Some(Box::new(parts)) }
+    }
+
+    /// The process stops: what still runs here has an unknown outcome. Returns how many attempts that were.
+    pub async fn abandon_running(&self) -> usize {
+        let running: Vec<_> =
+            self.0.flights.running().into_iter().filter(|record| record.owner == self.0.owner).collect();
+        for record in &running {
+            let start = Start { states: &[State::Processing], attempt: record.attempt, also: Also::Nothing };
+            let reason = "the process was stopped while the attempt was running";
+            if let Err(error) = self.0.store.advance(lost(record, start, reason)).await {
+                tracing::error!(operation = %record.id, %error, "an attempt that was cut off could not be marked");
+            }
+        }
+        running.len()
+    }
+}
+
+fn lost(record: &Record, start: Start, reason: &str) -> Advance {
+    let (step, event) = match record.on_stale {
+        OnStale::Resume => (Step::Lapse, None),
+        OnStale::Unknown => {
+            let event = NewEvent {
+                kind: EventKind::Unknown,
+                who: THE_LAYER.into(),
+                reason: reason.into(),
+                evidence: String::new(),
+            };
+            (Step::LoseOutcome, Some(event))
+        }
+    };
+    Advance { id: record.id, start, step, event, if_superseded: None }
+}
+
+async fn heartbeat(engine: Engine, id: OperationId, attempt: u32, lease: Duration, flight: Arc<Flight>) {
+    let start = Start { states: &[State::Processing], attempt, also: Also::Nothing };
+    loop {
+        sleep(lease / 3).await;
+        let advance = Advance { id, start, step: Step::Renew { lease }, event: None, if_superseded: None };
+        let from = Instant::now();
+        match engine.0.store.advance(advance).await {
+            Ok(Advanced::Done { .. }) => flight.renewed(from + lease),
+            Ok(Advanced::Superseded(_) | Advanced::Missing) => {
+                engine.0.signals.fenced_write();
+                tracing::warn!(operation = %id, attempt, "the attempt was superseded while it was running");
+                return;
+            }
+            Err(error) => {
+                engine.0.signals.store_error();
+                tracing::warn!(operation = %id, attempt, %error, "the lease could not be renewed");
+            }
+        }
+    }
+}
+
+impl Attempt {
+    fn parts(&self) -> &Parts {
+        self.parts.as_deref().expect("an attempt has its parts until it is settled")
+    }
+
+    /// The operation's id.
+    pub fn id(&self) -> OperationId {
+        self.parts().record.id
+    }
+
+    /// The number of this attempt: the fence.
+    pub fn number(&self) -> u32 {
+        self.parts().record.attempt
+    }
+
+    /// When the operation's record was made, by the store's clock.
+    pub fn created_at(&self) -> StoreTime {
+        self.parts().record.created_at
+    }
+
+    /// The key for one step's call to another system: the same in every attempt.
+    pub fn downstream_key(&self, step: &str, secret: &IdentityKey) -> String {
+        downstream::key(self.id(), step, secret)
+    }
+
+    /// Reports what happened. The answer says whether that is durable.
+    ///
+    /// Cancellation: a dropped call leaves the verdict either durable or lost; a lost one becomes
+    /// `outcome_unknown` when the lease ends.
+    pub async fn settle(mut self, verdict: Verdict) -> Settled {
+        let parts = self.parts.take().expect("an attempt is settled once");
+        parts.heart.abort();
+        parts.settle(verdict).await
+    }
+
+    /// Reports that the outcome is lost although this attempt still listens: everybody who waits is told so. A
+    /// later [`Attempt::settle`] still settles the operation, unless a newer attempt or a person was faster.
+    pub async fn lose(&mut self, reason: &str) {
+        let parts = self.parts.as_deref_mut().expect("an attempt has its parts until it is settled");
+        parts.heart.abort();
+        parts.lose(reason).await;
+    }
+
+    /// Reports that nothing happened, pauses, and begins the next attempt: an automatic one. The attempt is given
+    /// back with `Err` of where the operation stands when somebody else was faster.
+    pub async fn again(mut self, pause: Duration) -> Result<Attempt, Settled> {
+        let parts = self.parts.take().expect("an attempt is settled once");
+        parts.heart.abort();
+        parts.again(pause).await
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        let Some(parts) = self.parts.take() else { return };
+        parts.heart.abort();
+        if parts.leader.is_none() {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let verdict = Verdict::unknown("the attempt ended without an outcome");
+            runtime.spawn(async move { parts.settle(verdict).await });
+        }
+    }
+}
+
+impl Parts {
+    async fn lose(&mut self, reason: &str) {
+        let Some(leader) = self.leader.take() else { return };
+        let start = Start { states: &[State::Processing], attempt: self.record.attempt, also: Also::Nothing };
+        match self.engine.0.store.advance(lost(&self.record, start, reason)).await {
+            Ok(Advanced::Done { now, .. }) => {
+                let signals = &self.engine.0.signals;
+                signals.bump(&signals.outcomes_lost, &self.call.label);
+                leader.end(Arc::new(self.without_outcome()), now);
+            }
+            Ok(Advanced::Superseded(_) | Advanced::Missing) => self.engine.0.signals.fenced_write(),
+            Err(error) => {
+                self.engine.0.signals.store_error();
+                tracing::warn!(operation = %self.record.id, %error, "the lost outcome could not be marked; the lease will end");
+            }
+        }
+    }
+
+    fn without_outcome(&self) -> Record {
+        let (state, lease) = match self.record.on_stale {
+            OnStale::Resume => (State::Processing, Lease::Over),
+            OnStale::Unknown => (State::OutcomeUnknown, Lease::None),
+        };
+        Record { state, lease, ..self.record.clone() }
+    }
+
+    async fn settle(self, verdict: Verdict) -> Settled {
+        let advance = self.transition(&verdict);
+        match self.engine.0.store.advance(advance).await {
+            Ok(advanced) => self.settled(verdict, advanced),
+            Err(error) => {
+                let signals = &self.engine.0.signals;
+                signals.store_error();
+                signals.bump(&signals.result_not_stored, &self.call.label);
+                tracing::error!(operation = %self.record.id, %error, "the outcome could not be stored; it is offered again");
+                let verdict = match (&error, verdict) {
+                    (StoreError::Refused(_), mut refused) => {
+                        refused.kept =
+                            Kept::NotKept { status: status(&refused.kept), why: NotKept::NotStored };
+                        refused
+                    }
+                    (StoreError::Unavailable(_), verdict) => verdict,
+                };
+                tokio::spawn(self.offer_again(verdict));
+                Settled::NotStored(error)
+            }
+        }
+    }
+
+    async fn offer_again(self, verdict: Verdict) {
+        let until = Instant::now() + OFFER_AGAIN_FOR;
+        let mut pause = POLL_MIN;
+        while Instant::now() < until {
+            sleep(pause).await;
+            pause = (pause * 2).min(OFFER_PAUSE_MAX);
+            if let Ok(advanced) = self.engine.0.store.advance(self.transition(&verdict)).await {
+                self.settled(verdict, advanced);
+                return;
+            }
+        }
+        tracing::error!(operation = %self.record.id, "the outcome was never stored; the operation will be outcome_unknown");
+    }
+
+    fn transition(&self, verdict: &Verdict) -> Advance {
+        let reported = Start {
+            states: &[State::Processing, State::OutcomeUnknown],
+            attempt: self.record.attempt,
+            also: Also::Nothing,
+        };
+        if verdict.outcome == Outcome::Unknown {
+            let start = Start { states: &[State::Processing], ..reported };
+            return lost(&self.record, start, &verdict.reason);
+        }
+        let state = verdict.outcome.state();
+        let step = Step::Settle { state, kept: self.kept(verdict), resource: verdict.resource.clone() };
+        let evidence = (verdict.outcome == Outcome::Succeeded).then(|| NewEvent {
+            kind: EventKind::LateSuccess,
+            who: THE_LAYER.into(),
+            reason: format!("attempt {} reported a success after it was superseded", self.record.attempt),
+            evidence: status(&verdict.kept).map(|s| format!("status {s}")).unwrap_or_default(),
+        });
+        Advance { id: self.record.id, start: reported, step, event: None, if_superseded: evidence }
+    }
+
+    /// A free key keeps no result, unless no attempt is left to make another.
+    fn kept(&self, verdict: &Verdict) -> Kept {
+        let last = self.call.contract.exhausted(self.record.attempt);
+        if verdict.outcome == Outcome::NotDone && !last { Kept::Nothing } else { verdict.kept.clone() }
+    }
+
+    fn settled(self, verdict: Verdict, advanced: Advanced) -> Settled {
+        let signals = &self.engine.0.signals;
+        let (now, expires_at) = match advanced {
+            Advanced::Done { now, expires_at } => (now, expires_at),
+            Advanced::Superseded(read) => {
+                signals.fenced_write();
+                if verdict.outcome == Outcome::Succeeded {
+                    signals.bump(&signals.late_successes, &self.call.label);
+                    tracing::error!(
+                        operation = %self.record.id, attempt = self.record.attempt,
+                        "a superseded attempt came back with a success: suspected double effect",
+                    );
+                }
+                return Settled::Superseded(read);
+            }
+            Advanced::Missing => {
+                signals.fenced_write();
+                return Settled::Superseded(Box::new(Read { now: self.record.created_at, record: None }));
+            }
+        };
+        let record = if verdict.outcome == Outcome::Unknown {
+            signals.bump(&signals.outcomes_lost, &self.call.label);
+            self.without_outcome()
+        } else {
+            let kept = self.kept(&verdict);
+            let state = verdict.outcome.state();
+            let resource = verdict.resource;
+            Record {
+                state,
+                lease: Lease::None,
+                kept,
+                resource,
+                completed_at: Some(now),
+                expires_at,
+                ..self.record
+            }
+        };
+        let record = Arc::new(record);
+        self.engine.0.finished.put(&record, now);
+        if let Some(leader) = self.leader {
+            leader.end(record.clone(), now);
+        }
+        Settled::Recorded(record)
+    }
+
+    async fn again(mut self, pause: Duration) -> Result<Attempt, Settled> {
+        let nothing = Verdict::known(Outcome::NotDone, Kept::Nothing, None);
+        let freed = match self.engine.0.store.advance(self.transition(&nothing)).await {
+            Ok(advanced @ Advanced::Done { .. }) => advanced,
+            Ok(other) => return Err(self.settled(nothing, other)),
+            Err(error) => {
+                self.engine.0.signals.store_error();
+                tokio::spawn(self.offer_again(nothing));
+                return Err(Settled::NotStored(error));
+            }
+        };
+        let Advanced::Done { now, expires_at } = freed else { unreachable!("matched above") };
+        self.record = Record {
+            state: State::Failed,
+            lease: Lease::None,
+            completed_at: Some(now),
+            expires_at,
+            ..self.record
+        };
+        sleep(pause).await;
+        match self.engine.begin_next(&self.call, &self.record, now).await {
+            Ok(Advanced::Done { now, .. }) => {
+                let record = next_attempt(&self.call, self.record, &self.engine.0.owner, now);
+                let leader = self.leader.expect("an automatic attempt follows one that leads");
+                Ok(self.engine.begun(&self.call, record, leader))
+            }
+            Ok(Advanced::Superseded(read)) => Err(Settled::Superseded(read)),
+            Ok(Advanced::Missing) => Err(Settled::Superseded(Box::new(Read { now, record: None }))),
+            Err(crate::Refusal::Store(error)) => Err(Settled::NotStored(error)),
+            Err(crate::Refusal::TooManyKeys) => unreachable!("only a claim asks for the quota"),
+        }
+    }
+}
+
+fn status(kept: &Kept) -> Option<u16> {
+    match kept {
+        Kept::Full(answer) | Kept::Reference(answer) => Some(answer.status),
+        Kept::NotKept { status, .. } => *status,
+        Kept::Nothing => None,
+    }
+}

@@ -1,0 +1,382 @@
+//! The way of one request into its operation: from memory, from a running flight, or from the store.
+//!
+//! Every way ends in [`decide`]; here stands only who is asked first and who waits.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use onefold_core::contract::WhileRunning;
+use onefold_core::key::KeyTime;
+use onefold_core::{
+    Contract, Counters, Decision, EventKind, Kept, Lease, OperationId, Record, Request, State, StoreTime,
+    decide,
+};
+use onefold_store::{Advance, Advanced, Also, Claim, Claimed, NewEvent, Promise, Start, Step};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::flight::{Flight, Joined, Leader, Stage, WaitPlace, seen_running};
+use crate::limits::{POLL_MAX, POLL_MIN};
+use crate::{Call, Engine, Entered, Known, Refusal};
+
+/// How long this request still waits, and whether its caller is still there.
+struct Patience<'a> {
+    until: Option<Instant>,
+    gone: Pin<&'a mut (dyn Future<Output = ()> + Send)>,
+    place: Option<WaitPlace>,
+}
+
+impl Engine {
+    /// Enters an operation: gives an attempt to perform, or says where the operation stands.
+    ///
+    /// As a duplicate it waits as the contract says, but no longer than `gone` is pending. Run it in a task of its
+    /// own: cancelled in the middle of a claim it leaves a record that nobody performs, which becomes
+    /// `outcome_unknown` when its lease ends.
+    pub async fn enter(
+        &self,
+        call: &Call,
+        gone: impl Future<Output = ()> + Send,
+    ) -> Result<Entered, Refusal> {
+        let id = call.identity.id(self.identity_key(), call.contract.key.time);
+        let mut patience = Patience {
+            until: match call.contract.while_running {
+                WhileRunning::Wait(wait) => Some(Instant::now() + wait),
+                WhileRunning::Busy | WhileRunning::Accepted => None,
+            },
+            gone: pin!(gone),
+            place: None,
+        };
+        loop {
+            if let Some((record, now)) = self.0.finished.get(id)
+                && let Some(known) = self.known(call, id, Some(record), now)
+            {
+                return Ok(Entered::Known(known));
+            }
+            let entered = match self.0.flights.join(id) {
+                Joined::Leader(leader) => self.lead(call, id, leader, &mut patience).await?,
+                Joined::Follower(flight) => self.follow(call, id, &flight, &mut patience).await,
+            };
+            if let Some(entered) = entered {
+                return Ok(entered);
+            }
+        }
+    }
+
+    /// `None` when the decision is to begin: somebody must ask the store.
+    fn known(
+        &self,
+        call: &Call,
+        id: OperationId,
+        record: Option<Arc<Record>>,
+        now: StoreTime,
+    ) -> Option<Known> {
+        let decision = decide(record.as_deref(), &request(call), &call.contract, now);
+        match decision {
+            Decision::Begin | Decision::TakeOver { .. } => None,
+            decision => {
+                let known = Known { id, decision, record, now };
+                self.note(call, &known);
+                Some(known)
+            }
+        }
+    }
+
+    fn note(&self, call: &Call, known: &Known) {
+        let signals = &self.0.signals;
+        let count = |add: fn(&mut Counters)| self.0.tally.add(known.id, add);
+        signals.bump(&signals.duplicates, &call.label);
+        match known.decision {
+            Decision::Replay => {
+                signals.bump(&signals.replays, &call.label);
+                count(|c| {
+                    c.duplicates += 1;
+                    c.replays += 1;
+                });
+            }
+            Decision::Conflict { .. } => {
+                signals.bump(&signals.conflicts, &call.label);
+                count(|c| c.conflicts += 1);
+            }
+            Decision::Busy { .. } | Decision::Pending => {
+                signals.bump(&signals.busy, &call.label);
+                count(|c| c.duplicates += 1);
+            }
+            Decision::Expired(_) => signals.bump(&signals.expired_keys, &call.label),
+            _ => count(|c| c.duplicates += 1),
+        }
+    }
+
+    /// Learns from a flight of this process. `None`: ask the store oneself.
+    async fn follow(
+        &self,
+        call: &Call,
+        id: OperationId,
+        flight: &Arc<Flight>,
+        patience: &mut Patience<'_>,
+    ) -> Option<Entered> {
+        let mut stages = flight.subscribe();
+        loop {
+            let stage = stages.borrow_and_update().clone();
+            let known = match stage {
+                Stage::Asking => {
+                    stages.changed().await.ok()?;
+                    continue;
+                }
+                Stage::Running { record, until } => {
+                    let seen = seen_running(&record, until);
+                    let now = seen.begun_at.unwrap_or(seen.created_at);
+                    let decision = decide(Some(&seen), &request(call), &call.contract, now);
+                    if matches!(decision, Decision::Busy { .. })
+                        && patience.wait(self, flight, stages.changed()).await
+                    {
+                        continue;
+                    }
+                    match decision {
+                        // A lease that is over is for the store to judge; wait for the leader's word.
+                        Decision::Unknown | Decision::TakeOver { .. } | Decision::NeedsOperator => {
+                            let retry_after = onefold_core::retry::RETRY_AFTER_MIN;
+                            Known {
+                                id,
+                                decision: Decision::Busy { retry_after },
+                                record: Some(Arc::new(seen)),
+                                now,
+                            }
+                        }
+                        decision => Known { id, decision, record: Some(Arc::new(seen)), now },
+                    }
+                }
+                Stage::Ended { record, now } => {
+                    return self.known(call, id, Some(record), now).map(Entered::Known);
+                }
+                Stage::Gone => return None,
+            };
+            self.note(call, &known);
+            return Some(Entered::Known(known));
+        }
+    }
+
+    /// Asks the store for all who follow. `None`: the record changed hands, try again.
+    async fn lead(
+        &self,
+        call: &Call,
+        id: OperationId,
+        leader: Leader,
+        patience: &mut Patience<'_>,
+    ) -> Result<Option<Entered>, Refusal> {
+        let mut read = self.answered(self.0.store.read(id).await)?;
+        let mut pause = POLL_MIN;
+        loop {
+            let decision = decide(read.record.as_ref(), &request(call), &call.contract, read.now);
+            match (decision, read.record.take()) {
+                (Decision::Begin, None) => {
+                    match self.answered(self.0.store.claim(self.claim(call, id)).await)? {
+                        Claimed::Won { now } => {
+                            let record = first_attempt(call, id, &self.0.owner, now);
+                            return Ok(Some(Entered::Attempt(self.begun(call, record, leader))));
+                        }
+                        Claimed::Exists(found) => read = *found,
+                        Claimed::QuotaReached => return Err(Refusal::TooManyKeys),
+                    }
+                }
+                (Decision::Begin | Decision::TakeOver { .. }, Some(record)) => {
+                    match self.begin_next(call, &record, read.now).await? {
+                        Advanced::Done { now, .. } => {
+                            if matches!(decision, Decision::TakeOver { .. }) {
+                                self.0.signals.bump(&self.0.signals.stale_takeovers, &call.label);
+                            }
+                            let record = next_attempt(call, record, &self.0.owner, now);
+                            return Ok(Some(Entered::Attempt(self.begun(call, record, leader))));
+                        }
+                        Advanced::Superseded(found) => read = *found,
+                        Advanced::Missing => read.record = None,
+                    }
+                }
+                (Decision::Busy { retry_after }, Some(record)) => {
+                    let record = Arc::new(record);
+                    let until = Instant::now() + lease_left(&record);
+                    leader.flight().runs(record.clone(), until);
+                    if !patience.wait(self, leader.flight(), sleep(pause)).await {
+                        let decision = Decision::Busy { retry_after };
+                        let known = Known { id, decision, record: Some(record), now: read.now };
+                        self.note(call, &known);
+                        return Ok(Some(Entered::Known(known)));
+                    }
+                    pause = (pause * 2).min(POLL_MAX);
+                    read = self.answered(self.0.store.read(id).await)?;
+                }
+                (Decision::Unknown, Some(record)) if record.state == State::Processing => {
+                    self.lose_stale(call, &record).await?;
+                    read = self.answered(self.0.store.read(id).await)?;
+                }
+                (decision, record) => {
+                    let record = record.map(Arc::new);
+                    let known = Known { id, decision, record: record.clone(), now: read.now };
+                    self.note(call, &known);
+                    if let Some(record) = record {
+                        self.0.finished.put(&record, read.now);
+                        leader.end(record, read.now);
+                    }
+                    return Ok(Some(Entered::Known(known)));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn answered<T>(&self, answer: Result<T, onefold_store::StoreError>) -> Result<T, Refusal> {
+        answer.map_err(|error| {
+            self.0.signals.store_error();
+            Refusal::Store(error)
+        })
+    }
+
+    fn claim(&self, call: &Call, id: OperationId) -> Claim {
+        Claim {
+            id,
+            scope: call.identity.scope.clone(),
+            operation: call.identity.operation.clone(),
+            key: call.identity.key.clone(),
+            correlation_id: call.correlation_id.clone(),
+            fingerprint: call.fingerprint,
+            ignored: call.contract.fingerprint.ignore.clone(),
+            owner: self.0.owner.clone(),
+            lease: call.contract.lease,
+            promise: promise(&call.contract),
+            live_keys_max: Some(self.0.limits.live_keys_per_scope),
+        }
+    }
+
+    /// The next attempt of a record that is free, expired, or whose lease is over.
+    pub(crate) async fn begin_next(
+        &self,
+        call: &Call,
+        record: &Record,
+        now: StoreTime,
+    ) -> Result<Advanced, Refusal> {
+        let also = match record.state {
+            State::Processing => Also::LeaseOver,
+            _ if record.is_expired(now) => Also::Expired,
+            _ => Also::Nothing,
+        };
+        let states: &'static [State] = match record.state {
+            State::Processing => &[State::Processing],
+            State::Failed => &[State::Failed],
+            _ => &[State::Succeeded, State::Rejected],
+        };
+        let step = Step::Begin {
+            owner: self.0.owner.clone(),
+            lease: call.contract.lease,
+            fingerprint: call.fingerprint,
+            ignored: call.contract.fingerprint.ignore.clone(),
+            promise: promise(&call.contract),
+        };
+        let start = Start { states, attempt: record.attempt, also };
+        let advance = Advance { id: record.id, start, step, event: None, if_superseded: None };
+        self.answered(self.0.store.advance(advance).await)
+    }
+
+    /// A lease ended without an outcome: the record says so from now on.
+    async fn lose_stale(&self, call: &Call, record: &Record) -> Result<(), Refusal> {
+        let advance = Advance {
+            id: record.id,
+            start: Start { states: &[State::Processing], attempt: record.attempt, also: Also::LeaseOver },
+            step: Step::LoseOutcome,
+            event: Some(NewEvent {
+                kind: EventKind::Unknown,
+                who: "onefold".into(),
+                reason: "the lease ended without an outcome".into(),
+                evidence: String::new(),
+            }),
+            if_superseded: None,
+        };
+        if matches!(self.answered(self.0.store.advance(advance).await)?, Advanced::Done { .. }) {
+            self.0.signals.bump(&self.0.signals.outcomes_lost, &call.label);
+        }
+        Ok(())
+    }
+}
+
+impl Patience<'_> {
+    /// Waits for something to change. False when there is no place or no time to wait, or the caller has gone.
+    async fn wait(&mut self, engine: &Engine, flight: &Arc<Flight>, change: impl Future) -> bool {
+        let Some(until) = self.until else { return false };
+        if self.place.is_none() {
+            self.place = engine.0.flights.wait_place(flight, &engine.0.limits);
+        }
+        if self.place.is_none() || until <= Instant::now() {
+            return false;
+        }
+        tokio::select! {
+            changed = timeout_at(until, change) => changed.is_ok(),
+            () = &mut self.gone => false,
+        }
+    }
+}
+
+fn request(call: &Call) -> Request<'_> {
+    let kind = call.contract.key.time;
+    let key_time = if kind == KeyTime::Off { None } else { call.identity.key.time(kind) };
+    Request { fingerprint: &call.fingerprint, key_time }
+}
+
+fn lease_left(record: &Record) -> Duration {
+    match record.lease {
+        Lease::Alive(left) => left,
+        Lease::None | Lease::Over => Duration::ZERO,
+    }
+}
+
+fn promise(contract: &Contract) -> Promise {
+    use onefold_core::contract::{AfterExpiry, TOMBSTONE};
+    let tombstone = match contract.after_expiry {
+        AfterExpiry::Reject => TOMBSTONE,
+        AfterExpiry::New => Duration::ZERO,
+    };
+    Promise { on_stale: contract.on_stale, retention: contract.retention, tombstone }
+}
+
+fn first_attempt(call: &Call, id: OperationId, owner: &str, now: StoreTime) -> Record {
+    Record {
+        id,
+        scope: call.identity.scope.clone(),
+        operation: call.identity.operation.clone(),
+        key: call.identity.key.clone(),
+        correlation_id: call.correlation_id.clone(),
+        fingerprint: Some(call.fingerprint),
+        ignored: call.contract.fingerprint.ignore.clone(),
+        state: State::Processing,
+        attempt: 1,
+        owner: owner.to_owned(),
+        lease: Lease::Alive(call.contract.lease),
+        on_stale: call.contract.on_stale,
+        resource: None,
+        kept: Kept::Nothing,
+        created_at: now,
+        begun_at: Some(now),
+        completed_at: None,
+        expires_at: None,
+        counters: Counters::default(),
+    }
+}
+
+/// The record after the next attempt has begun at `now`.
+pub(crate) fn next_attempt(call: &Call, record: Record, owner: &str, now: StoreTime) -> Record {
+    let anew = record.is_expired(now);
+    Record {
+        fingerprint: Some(call.fingerprint),
+        ignored: call.contract.fingerprint.ignore.clone(),
+        state: State::Processing,
+        attempt: record.attempt + 1,
+        owner: owner.to_owned(),
+        lease: Lease::Alive(call.contract.lease),
+        on_stale: call.contract.on_stale,
+        resource: None,
+        kept: Kept::Nothing,
+        created_at: if anew { now } else { record.created_at },
+        begun_at: if anew { Some(now) } else { record.begun_at.or(Some(now)) },
+        completed_at: None,
+        expires_at: None,
+        counters: if anew { Counters::default() } else { record.counters },
+        ..record
+    }
+}

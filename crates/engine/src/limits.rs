@@ -1,0 +1,44 @@
+//! The limits of one process, each with its reason.
+
+use std::time::Duration;
+
+/// What one process allows itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Live keys of one scope: beyond it new operations get `too-many-keys`.
+    pub live_keys_per_scope: u64,
+    /// Duplicates that wait for one running attempt; the rest are told at once.
+    pub waiters_per_key: usize,
+    /// Duplicates that wait in all.
+    pub waiters: usize,
+    /// Bytes of finished records kept in memory.
+    pub finished_bytes_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            live_keys_per_scope: 100_000,
+            waiters_per_key: 100,
+            waiters: 10_000,
+            finished_bytes_max: 32 << 20,
+        }
+    }
+}
+
+/// How long a finished record may be answered from memory before the store is asked again: an erasure or another
+/// process' act is seen after this at the latest.
+pub(crate) const FINISHED_AGE_MAX: Duration = Duration::from_secs(5);
+/// First and longest pause between looks at an attempt of another process.
+pub(crate) const POLL_MIN: Duration = Duration::from_millis(20);
+pub(crate) const POLL_MAX: Duration = Duration::from_millis(250);
+/// How long an outcome that the store would not take is offered again in the background.
+pub(crate) const OFFER_AGAIN_FOR: Duration = Duration::from_secs(600);
+/// Pause between those offers, at most.
+pub(crate) const OFFER_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Counters of this many records are kept in memory between two writes.
+pub(crate) const TALLY_RECORDS_MAX: usize = 10_000;
+/// How often counters are written, lost outcomes are looked for and gauges are read.
+pub(crate) const KEEPER_TICK: Duration = Duration::from_secs(1);
+/// Records that one call of a sweep may change.
+pub(crate) const SWEEP_LIMIT: u32 = 100;
