@@ -1,1 +1,27 @@
-//! Idempotency over HTTP: key carriers, problem documents, kept answers.
+//! Idempotency over HTTP (SEMANTICS 7 and 8): where the key is, what the fingerprint is made of, what of an answer
+//! is kept and how it is given again, and the problem documents.
+//!
+//! *Invariants.* Everything here is a function of a request or an answer; nothing waits, nothing is stored. The
+//! gateway and the layers for services use the same functions, so that they agree.
+
+pub mod capture;
+mod fields;
+mod fingerprint;
+mod keys;
+pub mod path;
+mod problem;
+mod scope;
+pub mod view;
+
+pub use fields::{is_hop_by_hop, strip_hop_by_hop};
+pub use fingerprint::{RequestHead, body_kind, fingerprint};
+pub use keys::{body_key, header_key};
+pub use problem::ProblemDocument;
+pub use scope::{Missing, Peer, scope};
+
+use http::HeaderName;
+
+/// `Idempotent-Replayed: true`, on replays only.
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// `Onefold-Operation: /operations/{id}`, on every protected answer.
+pub const OPERATION: HeaderName = HeaderName::from_static("onefold-operation");
