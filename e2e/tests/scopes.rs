@@ -1,0 +1,166 @@
+//! Section 8 of the cases: whose key it is. B76 and B77 concern webhooks.
+
+use onefold_e2e::{ROUTE, assert_fresh, assert_problem, assert_replay, dump, gateway, order, setup};
+use onefold_testkit::{Reply, Request, Setup, Upstream};
+
+fn order_by(token: &str) -> Request {
+    Request::post(ROUTE).bearer(token).key("k-1").json("{}")
+}
+
+#[tokio::test]
+async fn b70_callers_with_one_key_have_operations_of_their_own() {
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, "").await;
+    upstream.next(ROUTE, Reply::status(201).json(r#"{"owner":"alice"}"#));
+    upstream.next(ROUTE, Reply::status(201).json(r#"{"owner":"bob"}"#));
+    let alice = gateway.send(&order_by("alice")).await;
+    let bob = gateway.send(&order_by("bob")).await;
+    assert_fresh(&bob, 201);
+    assert_eq!(bob.text(), r#"{"owner":"bob"}"#);
+    assert_replay(&gateway.send(&order_by("alice")).await, &alice);
+    assert_eq!(upstream.count(ROUTE), 2);
+}
+
+#[tokio::test]
+async fn b70_shared_scope_is_shared_because_it_says_so() {
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, "scope = [\"shared\"]").await;
+    let alice = gateway.send(&order_by("alice")).await;
+    assert_replay(&gateway.send(&order_by("bob")).await, &alice);
+}
+
+#[tokio::test]
+async fn b71_caller_without_credentials_is_refused_where_they_are_the_scope() {
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, "").await;
+    let answer = gateway.send(&Request::post(ROUTE).key("1").json("{}")).await;
+    assert_problem(&answer, 401, "scope-missing");
+    assert_eq!(upstream.count(ROUTE), 0);
+}
+
+#[tokio::test]
+async fn b71_guests_are_told_apart_by_their_session() {
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, "scope = [\"cookie:session\"]").await;
+    let guest = |session: &str, body: &str| {
+        let cookie = format!("theme=dark; session={session}; lang=de");
+        Request::post(ROUTE).header("Cookie", cookie).key("1").json(body)
+    };
+    assert_eq!(gateway.send(&guest("s-1", "[1]")).await.n(), 1);
+    assert_eq!(gateway.send(&guest("s-2", "[2]")).await.n(), 2);
+    assert_eq!(gateway.send(&guest("s-3", "[1]")).await.n(), 3, "equal bodies identify nobody");
+    let nobody = gateway.send(&Request::post(ROUTE).key("1").json("[1]")).await;
+    assert_problem(&nobody, 401, "scope-missing");
+}
+
+const BY_TENANT: &str = "scope = [\"header:X-Tenant\"]";
+
+fn order_for(tenant: &str) -> Request {
+    order_by("admin").header("X-Tenant", tenant)
+}
+
+#[tokio::test]
+async fn b74_tenant_from_an_untrusted_peer_does_not_count() {
+    let upstream = Upstream::start().await;
+    let setup = setup(&upstream, BY_TENANT).server("trusted_proxies = [\"10.0.0.0/8\"]");
+    let gateway = setup.start().await;
+    assert_problem(&gateway.send(&order_for("victim")).await, 401, "scope-missing");
+    assert_eq!(upstream.count(ROUTE), 0);
+}
+
+#[tokio::test]
+async fn b74_tenants_under_one_credential_have_operations_of_their_own() {
+    let upstream = Upstream::start().await;
+    let setup = setup(&upstream, BY_TENANT).server("trusted_proxies = [\"127.0.0.0/8\"]");
+    let gateway = setup.start().await;
+    let first = gateway.send(&order_for("t-1")).await;
+    assert_eq!(gateway.send(&order_for("t-2")).await.n(), 2);
+    assert_replay(&gateway.send(&order_for("t-1")).await, &first);
+}
+
+#[tokio::test]
+async fn b74_two_tenant_lines_are_not_one_tenant() {
+    let upstream = Upstream::start().await;
+    let setup = setup(&upstream, BY_TENANT).server("trusted_proxies = [\"127.0.0.0/8\"]");
+    let gateway = setup.start().await;
+    let answer = gateway.send(&order_for("t-1").header("X-Tenant", "victim")).await;
+    assert!(matches!(answer.status, 400 | 401), "{answer}");
+    assert_eq!(upstream.count(ROUTE), 0);
+}
+
+#[tokio::test]
+async fn b74_parts_of_a_path_may_be_the_scope() {
+    let upstream = Upstream::start().await;
+    let path = "/tenants/{tenant}/orders";
+    let setup = Setup::new(&upstream.url()).operation("Order", "POST", path, "scope = [\"path:tenant\"]");
+    let gateway = setup.start().await;
+    for tenant in ["a", "b"] {
+        let request = Request::post(&format!("/tenants/{tenant}/orders")).key("k-1").json("{}");
+        assert_fresh(&gateway.send(&request).await, 200);
+    }
+    assert_eq!(upstream.total(), 2);
+}
+
+const SECRET: &str = "AKIA-TEST-SECRET-0001";
+
+#[tokio::test]
+async fn b75_credentials_in_an_answer_are_not_another_callers() {
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, "").await;
+    upstream.next(ROUTE, Reply::count().json(format!("{{\"secret-access-key\":\"{SECRET}\"}}")));
+    assert!(gateway.send(&order_by("alice")).await.text().contains(SECRET));
+    let thief = gateway.send(&order_by("mallory")).await;
+    assert!(!thief.text().contains(SECRET), "{thief}");
+    assert!(!thief.is_replay(), "{thief}");
+}
+
+#[tokio::test]
+async fn b75_redacted_credentials_are_not_in_the_store() {
+    let upstream = Upstream::start().await;
+    let redacted = r#"store_response = { mode = "full", redact = ["/secret-access-key"] }"#;
+    let gateway = gateway(&upstream, redacted).await;
+    let body = format!("{{\"table\":\"witness-of-the-dump\",\"secret-access-key\":\"{SECRET}\"}}");
+    upstream.next(ROUTE, Reply::count().json(body));
+    let first = gateway.send(&order("k-1")).await;
+    assert!(first.text().contains(SECRET), "the first caller gets it: {first}");
+    let second = gateway.send(&order("k-1")).await;
+    assert!(second.is_replay() && !second.text().contains(SECRET), "{second}");
+    assert!(dump::contains(gateway.setup(), "witness-of-the-dump"), "the dump shows what is stored");
+    assert!(!dump::contains(gateway.setup(), SECRET), "in the store");
+}
+
+#[tokio::test]
+async fn b75_unkept_credentials_are_not_in_the_store() {
+    let upstream = Upstream::start().await;
+    for mode in ["none", "reference"] {
+        let gateway = gateway(&upstream, &format!("store_response = {{ mode = \"{mode}\" }}")).await;
+        upstream.next(ROUTE, Reply::count().json(format!("{{\"secret-access-key\":\"{SECRET}\"}}")));
+        assert!(gateway.send(&order("k-1")).await.text().contains(SECRET));
+        assert!(!gateway.send(&order("k-1")).await.text().contains(SECRET));
+        assert!(!dump::contains(gateway.setup(), SECRET), "{mode}: in the store");
+    }
+    assert_eq!(upstream.count(ROUTE), 2);
+}
+
+#[tokio::test]
+async fn stored_answer_is_given_only_with_the_upstreams_consent_where_it_is_asked() {
+    let upstream = Upstream::start().await;
+    let line = format!("authorize = {{ url = \"{}/auth\", timeout = \"1s\" }}", upstream.url());
+    let gateway = gateway(&upstream, &line).await;
+    let first = gateway.send(&order("k-1")).await;
+    assert_fresh(&first, 200);
+    upstream.always("/auth", Reply::status(204));
+    assert_replay(&gateway.send(&order("k-1")).await, &first);
+    let asked = upstream.seen_at("/auth").pop().expect("was asked");
+    assert_eq!((asked.method.as_str(), asked.header("authorization")), ("GET", Some("Bearer alice")));
+    assert_eq!(asked.header("x-original-method"), Some("POST"));
+    assert_eq!(asked.header("x-original-uri"), Some(ROUTE));
+    upstream.always("/auth", Reply::status(403));
+    let refused = gateway.send(&order("k-1")).await;
+    assert!(refused.status == 403 && !refused.is_replay(), "{refused}");
+    upstream.always("/auth", Reply::status(500));
+    let unsure = gateway.send(&order("k-1")).await;
+    assert_problem(&unsure, 503, "authorization-unavailable");
+    assert!(unsure.retry_after().is_some(), "{unsure}");
+    assert_eq!(upstream.count(ROUTE), 1);
+}
