@@ -22,6 +22,8 @@ use crate::CANON_VERSION;
 const INLINE_BYTES_MAX: usize = 254;
 /// How much content waits before it is fed to a hasher. Only speed depends on it, no digest does.
 const SPILL_BYTES: usize = 4096;
+/// What is reserved at once, so that buffers need not grow for a usual body.
+const SMALL_BODY_BYTES: usize = 512;
 const _: () = assert!(INLINE_BYTES_MAX < SPILL_BYTES && INLINE_BYTES_MAX <= u8::MAX as usize);
 
 /// What an item is. The numbers are part of the format.
@@ -105,13 +107,17 @@ pub(crate) enum Fate {
 pub(crate) struct Duplicate;
 
 /// The items that wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pending {
     bytes: Vec<u8>,
     scratch: Vec<u8>,
 }
 
 impl Pending {
+    pub(crate) fn new() -> Self {
+        Self { bytes: Vec::with_capacity(SMALL_BODY_BYTES), scratch: Vec::with_capacity(SMALL_BODY_BYTES) }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }

@@ -50,7 +50,7 @@ enum Escape {
 
 impl FormBody {
     pub(crate) fn new(ignore: Selection, pending_bytes_max: usize) -> Self {
-        let mut pending = Pending::default();
+        let mut pending = Pending::new();
         let form = pending.open();
         let (fields, place, escape) = (Vec::new(), Place::Between, Escape::None);
         Self { pending, form, fields, place, escape, ignore, pending_bytes_max }

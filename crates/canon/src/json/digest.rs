@@ -73,9 +73,9 @@ struct Items {
 impl Items {
     fn new(ignore: Selection, pending_bytes_max: usize) -> Self {
         Self {
-            pending: Pending::default(),
-            members: Vec::new(),
-            containers: Vec::new(),
+            pending: Pending::new(),
+            members: Vec::with_capacity(16),
+            containers: Vec::with_capacity(8),
             ignore,
             scalar: None,
             scalar_tag: Tag::String,
@@ -230,5 +230,66 @@ impl Visit for Items {
             }
         }
         self.adopt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(body: &[u8], chunk: usize, pending_bytes_max: usize) -> Result<[u8; 32], NotCanonical> {
+        let mut json = JsonBody::new(Selection::default(), pending_bytes_max);
+        for part in body.chunks(chunk) {
+            json.update(part)?;
+        }
+        json.finish()
+    }
+
+    #[test]
+    fn the_limit_is_met_by_the_same_bodies_however_they_are_cut() {
+        let exponent = "8".repeat(400);
+        let digits = "7".repeat(400);
+        let string = "x".repeat(600);
+        let body = format!(
+            r#"[{{"na\u006de":["{string}",[{{}}],{digits}e{exponent}],"o":{{"{string}":-1}}}},"{string}"]"#
+        );
+        let needed = (0..4000).find(|limit| digest(body.as_bytes(), body.len(), *limit).is_ok()).unwrap();
+        for limit in 0..needed + 300 {
+            let whole = digest(body.as_bytes(), body.len(), limit);
+            assert_eq!(whole.is_ok(), limit >= needed);
+            for chunk in [1, 7, 300] {
+                assert_eq!(digest(body.as_bytes(), chunk, limit), whole, "limit {limit}, chunks of {chunk}");
+            }
+        }
+    }
+
+    #[test]
+    fn strings_digits_and_arrays_do_not_wait() {
+        let long = "1".repeat(100_000);
+        let array = vec!["[1,\"a\"]"; 10_000].join(",");
+        for body in [format!("\"{long}\""), long, format!("[{array}]")] {
+            assert!(digest(body.as_bytes(), 1000, 8192).is_ok());
+        }
+    }
+
+    #[test]
+    fn names_members_exponents_and_containers_wait_and_are_bounded() {
+        let long = "1".repeat(10_000);
+        let members: Vec<String> = (0..300).map(|at| format!("\"{at}\":0")).collect();
+        for body in [
+            format!("{{\"{long}\":0}}"),
+            format!("1e{long}"),
+            format!("{{{}}}", members.join(",")),
+            "[".repeat(100),
+        ] {
+            assert_eq!(digest(body.as_bytes(), 1000, 8192), Err(NotCanonical::TooLarge));
+        }
+    }
+
+    #[test]
+    fn what_an_object_held_is_given_back_when_it_ends() {
+        let object = format!("{{\"{}\":0}}", "x".repeat(5000));
+        let body = format!("[{}]", vec![object.as_str(); 100].join(","));
+        assert!(digest(body.as_bytes(), 1000, 16_384).is_ok());
     }
 }

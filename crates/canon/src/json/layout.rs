@@ -49,3 +49,30 @@ fn put_scientific(out: &mut Vec<u8>, digits: &[u8], exponent: Exponent<'_>) {
     }
     out.extend_from_slice(text.as_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::json::canonical_text;
+
+    #[test]
+    fn numbers_are_written_as_ecmascript_writes_them_with_every_digit() {
+        for (text, expected) in [
+            ("56.0", "56"),
+            ("-0.0", "0"),
+            ("1e20", "100000000000000000000"),
+            ("1e21", "1e+21"),
+            ("-123456789012345678901234", "-1.23456789012345678901234e+23"),
+            ("123456789012345678901.5", "123456789012345678901.5"),
+            ("1e-6", "0.000001"),
+            ("1e-7", "1e-7"),
+            ("0.00000012", "1.2e-7"),
+            ("12.50", "12.5"),
+            ("333333333.33333329", "333333333.33333329"),
+            ("9007199254740993", "9007199254740993"),
+            ("1e99999999999999999999", "1e+99999999999999999999"),
+            ("1E-099999999999999999999", "1e-99999999999999999999"),
+        ] {
+            assert_eq!(canonical_text(text.as_bytes()).unwrap(), expected.as_bytes(), "{text}");
+        }
+    }
+}

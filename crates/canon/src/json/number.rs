@@ -196,3 +196,117 @@ impl std::fmt::Display for Exponent<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Sign, digits and exponent as one text, read in chunks.
+    fn exact(text: &str, chunk: usize) -> String {
+        let mut decimal = Decimal::default();
+        let mut digits = Vec::new();
+        text.as_bytes()
+            .chunks(chunk)
+            .for_each(|part| decimal.push(part, |some| digits.extend_from_slice(some)));
+        let digits = String::from_utf8(digits).unwrap();
+        match decimal.finish() {
+            Magnitude::Zero => "0".to_owned(),
+            Magnitude::Other { negative, exponent } => {
+                format!("{}{digits}e{exponent}", if negative { "-" } else { "" })
+            }
+        }
+    }
+
+    /// The value as 200 places before the point and 200 behind it.
+    fn expanded(text: &str) -> String {
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let exponent: i64 = exponent.parse().unwrap();
+        let (sign, mantissa) = match mantissa.strip_prefix('-') {
+            Some(rest) => ("-", rest),
+            None => ("", mantissa),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let mut places = vec![b'0'; 400];
+        for (at, digit) in whole.bytes().chain(fraction.bytes()).enumerate() {
+            let place = 200 - whole.len() as i64 - exponent + at as i64;
+            places[usize::try_from(place).unwrap()] = digit;
+        }
+        let places = String::from_utf8(places).unwrap();
+        let zero = places.bytes().all(|digit| digit == b'0');
+        format!("{}{places}", if zero { "" } else { sign })
+    }
+
+    const NUMBER: &str =
+        "-?(0|[1-9][0-9]{0,3}|[1-9]0{1,25}[0-9])(\\.([0-9]{1,3}|0{0,20}[0-9]))?([eE][+-]?[0-9]{1,2})?";
+
+    proptest! {
+        #[test]
+        fn exact_values_are_equal_if_their_expansions_are(one in NUMBER, shift in 0i64..6, other in NUMBER) {
+            let (mantissa, exponent) = one.split_once(['e', 'E']).unwrap_or((&one, "0"));
+            let point = if mantissa.contains('.') { "" } else { "." };
+            let zeros = "0".repeat(shift as usize + 1);
+            let written_longer = format!("{mantissa}{point}{zeros}e{exponent}");
+            let tenfold = format!("{mantissa}e{}", exponent.parse::<i64>().unwrap() + shift);
+            prop_assert_eq!(exact(&one, 99), exact(&written_longer, 99));
+            for text in [&written_longer, &tenfold, &other] {
+                let equal = exact(&one, 99) == exact(text, 99);
+                prop_assert_eq!(equal, expanded(&one) == expanded(text), "{} {}", one, text);
+                prop_assert_eq!(exact(text, 1), exact(text, 99));
+                prop_assert_eq!(exact(text, 3), exact(text, 99));
+            }
+        }
+
+        #[test]
+        fn long_exponents_are_added_as_128_bit_integers_are(
+            exponent in -9_999_999_999_999_999_999_999_999i128..9_999_999_999_999_999_999_999_999,
+            before in 1usize..40,
+            behind in 0usize..40,
+        ) {
+            let large = format!("1{}e{exponent}", "0".repeat(before));
+            prop_assert_eq!(exact(&large, 99), format!("1e{}", exponent + before as i128));
+            let small = format!("0.{}1e{exponent}", "0".repeat(behind));
+            prop_assert_eq!(exact(&small, 99), format!("1e{}", exponent - 1 - behind as i128));
+        }
+
+        #[test]
+        fn carries_and_borrows_run_through(length in 19usize..60, places in 1usize..30) {
+            let nines = format!("10e{}", "9".repeat(length));
+            prop_assert_eq!(exact(&nines, 7), format!("1e1{}", "0".repeat(length)));
+            let power = format!("0.1e1{}", "0".repeat(length));
+            prop_assert_eq!(exact(&power, 7), format!("1e{}", "9".repeat(length)));
+            let far = format!("1{}e-1{}", "0".repeat(places), "0".repeat(length));
+            let left = 10i128.pow(length.min(36) as u32) - places as i128;
+            let expected = format!("1e-{}{left}", "9".repeat(length - length.min(36)));
+            prop_assert_eq!(exact(&far, 7), expected);
+        }
+    }
+
+    #[test]
+    fn zero_has_no_sign_and_no_exponent() {
+        for text in ["0", "-0", "0.000", "-0e5", "0E-99999999999999999999999999"] {
+            assert_eq!(exact(text, 2), "0", "{text}");
+        }
+    }
+
+    #[test]
+    fn only_the_exponent_is_held() {
+        let mut decimal = Decimal::default();
+        decimal.push(b"1234567890.5", |_| {});
+        assert_eq!(decimal.held(), 0);
+        decimal.push(b"e000", |_| {});
+        assert_eq!(decimal.held(), 0);
+        decimal.push(b"123", |_| {});
+        assert_eq!(decimal.held(), 3);
+    }
+
+    #[test]
+    fn a_cleared_number_is_as_a_new_one() {
+        let mut decimal = Decimal::default();
+        decimal.push(b"-0.0012e-34", |_| {});
+        decimal.clear();
+        decimal.push(b"7", |_| {});
+        let expected = Magnitude::Other { negative: false, exponent: Exponent::Small(0) };
+        assert_eq!(decimal.finish(), expected);
+    }
+}

@@ -5,12 +5,21 @@
 
 use std::cmp::Ordering;
 
+const WORD_BYTES: usize = 16;
+
 /// Compares two names (valid UTF-8) by their UTF-16 code units.
 pub(crate) fn utf16(one: &[u8], other: &[u8]) -> Ordering {
-    match one.iter().zip(other).find(|(a, b)| a != b) {
+    let equal = equal_words(one, other) * WORD_BYTES;
+    match one[equal..].iter().zip(&other[equal..]).find(|(a, b)| a != b) {
         Some((a, b)) => rank(*a).cmp(&rank(*b)),
         None => one.len().cmp(&other.len()),
     }
+}
+
+/// How many words at the beginning are equal; long names may differ late.
+fn equal_words(one: &[u8], other: &[u8]) -> usize {
+    let (one, other) = (one.as_chunks::<WORD_BYTES>().0, other.as_chunks::<WORD_BYTES>().0);
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
 fn rank(byte: u8) -> u8 {
@@ -45,6 +54,12 @@ mod tests {
             "\u{10000}a",
             "a\u{ffff}",
             "a\u{10000}",
+            "sixteen bytes ok",
+            "sixteen bytes ok\u{ffff}",
+            "sixteen bytes ok\u{10000}",
+            "sixteen bytes o",
+            "sixteen bytes o\u{e000}",
+            "sixteen bytes o\u{10000}",
         ];
         for one in names {
             for other in names {

@@ -40,6 +40,14 @@ impl StringLexer {
         offset: u64,
         mut emit: impl FnMut(&[u8]) -> Step,
     ) -> Result<Progress, NotCanonical> {
+        // Most strings are plain and in one chunk.
+        if self.state == State::Plain && self.high_half.is_none() {
+            let plain = plain_prefix(bytes);
+            if bytes.get(plain) == Some(&b'"') {
+                emit(&bytes[..plain])?;
+                return Ok(Progress { used: plain + 1, complete: true });
+            }
+        }
         let mut at = 0;
         while at < bytes.len() {
             let here = offset + at as u64;
