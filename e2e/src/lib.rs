@@ -5,6 +5,8 @@
 
 pub mod dump;
 pub mod expect;
+pub mod kill_clients;
+pub mod order_service;
 pub mod orders;
 pub mod parallel;
 

@@ -147,19 +147,25 @@ impl Gateway {
         binary::onefold(self.setup.directory().path(), &all).await
     }
 
-    /// `onefold operations list --state STATE` as its items.
+    /// `onefold operations list --state STATE` as its items, all pages of it.
     ///
     /// # Panics
     /// When the command fails or prints no list.
     pub async fn operations_in(&self, state: &str) -> Vec<Value> {
-        let listed = self.command(&["operations", "list", "--state", state]).await;
-        listed.assert_code(0);
-        match listed.json() {
-            Value::Array(items) => items,
-            mut page => match page["items"].take() {
-                Value::Array(items) => items,
-                _ => panic!("no list of operations: {listed:?}"),
-            },
+        let mut all = Vec::new();
+        let mut cursor = None;
+        loop {
+            let mut args = vec!["operations", "list", "--state", state];
+            args.extend(cursor.iter().flat_map(|cursor: &String| ["--cursor", cursor.as_str()]));
+            let listed = self.command(&args).await;
+            listed.assert_code(0);
+            let mut page = listed.json();
+            let Value::Array(items) = page["items"].take() else { panic!("no list: {listed:?}") };
+            all.extend(items);
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = Some(next.to_owned()),
+                None => return all,
+            }
         }
     }
 
