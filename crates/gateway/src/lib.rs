@@ -1,1 +1,42 @@
-//! The reverse proxy that protects an upstream.
+//! The gateway: a streaming reverse proxy that lets a protected request have one effect (SEMANTICS 6 to 8).
+//!
+//! *Invariants.* The gateway decides nothing about operations: it reads requests, asks the engine, performs an
+//! attempt against the upstream and says what the answer means. An operation runs in a task of its own; the caller
+//! hanging up cancels nothing. A caller has the end of an answer only after the outcome is durable, so every answer
+//! that was received whole is replayed. After a crash an attempt that was running becomes `outcome_unknown` (or is
+//! resumed, where the contract says so) when its lease ends.
+
+mod answer;
+mod body;
+mod forward;
+mod handle;
+mod limits;
+mod options;
+mod pass;
+mod perform;
+mod protect;
+mod published;
+mod relay;
+mod request_body;
+mod server;
+mod upstream;
+
+pub use options::{Implicit, Matcher, Named, Options, Route};
+pub use server::{Ended, Running, start};
+
+use std::sync::Arc;
+
+use onefold_engine::Engine;
+use tokio_util::task::TaskTracker;
+
+/// What every request needs.
+pub(crate) struct Gateway {
+    pub(crate) options: Options,
+    pub(crate) engine: Engine,
+    pub(crate) upstream: upstream::Upstream,
+    /// The operations that run, apart from the requests that asked for them.
+    pub(crate) operations: TaskTracker,
+    pub(crate) warned_of_expiring_tokens: std::sync::Once,
+}
+
+pub(crate) type Shared = Arc<Gateway>;

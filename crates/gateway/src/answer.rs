@@ -1,0 +1,224 @@
+//! What a duplicate is told: the replay, where the operation stands, or why there is no answer (SEMANTICS 8).
+
+use http::{HeaderValue, Method, Response, StatusCode, Uri, header};
+use onefold_core::contract::{ResponsePolicy, WhileRunning};
+use onefold_core::{Decision, Expiry, Kept, OperationId, Problem, Record, State, retry};
+use onefold_engine::Known;
+use onefold_http::{ProblemDocument, REPLAYED, capture, view};
+
+use crate::Gateway;
+use crate::body::{AnyBody, answer, whole};
+use crate::forward::{Caller, Head};
+use crate::options::Route;
+use crate::pass::handed_on;
+use crate::upstream::no_body;
+
+impl Gateway {
+    /// The path of an operation's page.
+    pub(crate) fn operation_url(&self, id: OperationId) -> String {
+        format!("{}/{id}", self.options.operations_path)
+    }
+
+    /// The answer to a request whose operation is known.
+    pub(crate) async fn answer_known(
+        &self,
+        route: &Route,
+        head: &Head,
+        caller: Caller,
+        known: &Known,
+    ) -> Response<AnyBody> {
+        let url = self.operation_url(known.id);
+        let problem = |problem, detail: &str| {
+            let mut document = ProblemDocument::new(problem, detail).operation(url.clone());
+            if let Some(record) = &known.record {
+                let safe = record.answers(Some(&route.contract)).safe_to_use_new_key();
+                document = document.state(record.state).safe_to_use_new_key(safe);
+            }
+            match known.retry_after() {
+                Some(after) => document.retry_after(after),
+                None => document,
+            }
+        };
+        let document = match (known.decision, known.record.as_deref()) {
+            (Decision::Replay | Decision::Exhausted, Some(record)) => {
+                return self.replay(route, head, caller, record, known).await;
+            }
+            (Decision::Busy { retry_after }, Some(record))
+                if route.contract.while_running == WhileRunning::Accepted =>
+            {
+                return accepted(record, known, &url, retry_after);
+            }
+            (Decision::Pending, Some(record)) => {
+                return accepted(record, known, &url, retry::RETRY_AFTER_MIN);
+            }
+            (Decision::Conflict { original }, _) => {
+                let (original, detail) = conflict(original);
+                problem(Problem::KeyConflict, detail).with("original", original)
+            }
+            (Decision::Busy { .. }, _) => problem(
+                Problem::InProgress,
+                "an attempt under this key is running; ask again after Retry-After, under the same key",
+            ),
+            (Decision::Expired(Expiry::KeyTooOld { made_at }), _) => {
+                let detail = format!(
+                    "the key says itself that it was made at {}, longer ago than results are kept; whether it was used is not known any more",
+                    view::time(made_at)
+                );
+                problem(Problem::KeyExpired, &detail).with("key_made_at", view::time(made_at))
+            }
+            (Decision::Expired(Expiry::Tombstone), _) => problem(
+                Problem::KeyExpired,
+                "the result of this operation is not kept any more; a new intention needs a new key",
+            ),
+            (Decision::NeedsOperator, _) => problem(
+                Problem::OutcomeUnknown,
+                "every allowed attempt was lost; a person must settle this operation. Do not use a new key",
+            ),
+            _ => problem(
+                Problem::OutcomeUnknown,
+                "it may or may not have happened, and nobody here knows; it will be settled. Do not use a new key",
+            ),
+        };
+        answer(document.into_response(&self.options.policy_path))
+    }
+
+    async fn replay(
+        &self,
+        route: &Route,
+        head: &Head,
+        caller: Caller,
+        record: &Record,
+        known: &Known,
+    ) -> Response<AnyBody> {
+        let policy = if known.decision == Decision::Exhausted {
+            ResponsePolicy::Original
+        } else {
+            route.contract.response
+        };
+        let mut response = match policy {
+            ResponsePolicy::Status => {
+                let body = view::for_caller(record, Some(&route.contract), known.now).to_string();
+                let mut response = Response::new(whole(body.into(), None));
+                response
+                    .headers_mut()
+                    .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                response
+            }
+            ResponsePolicy::Current => match self.read_again(head, caller, record).await {
+                Some(response) => response,
+                None => self.original(record, known),
+            },
+            ResponsePolicy::Original => self.original(record, known),
+        };
+        if let Ok(url) = HeaderValue::from_str(&self.operation_url(known.id)) {
+            response.headers_mut().insert(onefold_http::OPERATION, url);
+        }
+        if policy != ResponsePolicy::Original {
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+        }
+        response
+    }
+
+    fn original(&self, record: &Record, known: &Known) -> Response<AnyBody> {
+        let (status, why) = match &record.kept {
+            Kept::Full(kept) | Kept::Reference(kept) => {
+                let (response, trailers) = capture::replay(kept);
+                return response.map(|bytes| whole(bytes, trailers));
+            }
+            Kept::NotKept { status, why } => (*status, view::not_kept(*why)),
+            Kept::Nothing => (None, "nothing"),
+        };
+        let problem = match known.decision {
+            Decision::Exhausted => ProblemDocument::new(
+                Problem::AttemptsExhausted,
+                "every attempt that this operation allows did nothing; a new intention needs a new key",
+            ),
+            _ => ProblemDocument::new(
+                Problem::ResponseNotKept,
+                "the operation is done and its answer was not kept; look at the resource instead",
+            ),
+        };
+        let problem = problem
+            .operation(self.operation_url(record.id))
+            .state(record.state)
+            .safe_to_use_new_key(record.answers(None).safe_to_use_new_key())
+            .with("reason", why)
+            .with("original_status", status)
+            .with("resource", record.resource.as_ref().map(view::resource));
+        let mut response = problem.into_response(&self.options.policy_path);
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+        answer(response)
+    }
+
+    /// `response = "current"`: the resource as it is now, read with the caller's own credentials.
+    async fn read_again(&self, head: &Head, caller: Caller, record: &Record) -> Option<Response<AnyBody>> {
+        let location: Uri = record.resource.as_ref()?.id.parse().ok()?;
+        if location
+            .authority()
+            .is_some_and(|a| a != self.upstream.authority() && Some(a.as_str()) != host(head))
+        {
+            return None;
+        }
+        let mut read = Head { method: Method::GET, uri: location, headers: head.headers.clone() };
+        for name in [
+            header::CONTENT_TYPE,
+            header::CONTENT_LENGTH,
+            header::CONTENT_ENCODING,
+            header::TRANSFER_ENCODING,
+        ] {
+            read.headers.remove(name);
+        }
+        let request = read.to_request(self, caller, no_body()).ok()?;
+        let sent = tokio::time::timeout(self.options.upstream_timeout, self.upstream.send(request)).await;
+        match sent {
+            Ok(Ok(response)) => Some(handed_on(response)),
+            Ok(Err(_)) | Err(_) => {
+                let detail =
+                    "the operation is done; the resource could not be read from the upstream. Ask again";
+                let problem = ProblemDocument::new(Problem::UpstreamUnreachable, detail)
+                    .operation(self.operation_url(record.id))
+                    .state(record.state)
+                    .safe_to_use_new_key(false)
+                    .retry_after(retry::RETRY_AFTER_MIN);
+                Some(answer(problem.into_response(&self.options.policy_path)))
+            }
+        }
+    }
+}
+
+fn host(head: &Head) -> Option<&str> {
+    head.headers.get(header::HOST)?.to_str().ok()
+}
+
+fn conflict(original: State) -> (&'static str, &'static str) {
+    match original {
+        State::Succeeded => ("accepted", "this key was used for a different request, which was accepted"),
+        State::Rejected => ("rejected", "this key was used for a different request, which was rejected"),
+        State::Processing | State::Received => {
+            ("running", "this key is in use for a different request, which is running")
+        }
+        State::Failed | State::OutcomeUnknown => (
+            "unknown",
+            "this key was used for a different request, and it is not known whether that happened",
+        ),
+    }
+}
+
+fn accepted(
+    record: &Record,
+    known: &Known,
+    url: &str,
+    retry_after: std::time::Duration,
+) -> Response<AnyBody> {
+    let body = view::for_caller(record, None, known.now).to_string();
+    let mut response = Response::new(whole(body.into(), None));
+    *response.status_mut() = StatusCode::ACCEPTED;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::RETRY_AFTER, retry::whole_seconds(retry_after).into());
+    if let Ok(url) = HeaderValue::from_str(url) {
+        headers.insert(header::LOCATION, url.clone());
+        headers.insert(onefold_http::OPERATION, url);
+    }
+    response
+}

@@ -1,0 +1,25 @@
+//! The limits of the gateway, each with its reason.
+
+use std::time::Duration;
+
+/// A protected request up to this size is held in memory, a larger one in a spool file.
+pub(crate) const REQUEST_MEMORY_MAX: usize = 256 << 10;
+/// An answer of a known length up to this is recorded whole before the caller sees it; a longer one is streamed.
+pub(crate) const ANSWER_HELD_MAX: u64 = 256 << 10;
+/// Frames on their way to a slow caller.
+pub(crate) const FRAMES_MAX: usize = 16;
+/// Bytes read from a spool file at once.
+pub(crate) const SPOOL_CHUNK: usize = 64 << 10;
+/// A caller who takes nothing for this long is taken for gone; the recording goes on.
+pub(crate) const CALLER_STALLS_MAX: Duration = Duration::from_secs(30);
+/// Longest time for a connection to the upstream to be made.
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// An idle upstream connection is not used again after this: shorter than the keep-alive of common servers (5 s), so
+/// that a request is rarely written into a connection that is just being closed, which would leave it unknown.
+pub(crate) const UPSTREAM_IDLE_MAX: Duration = Duration::from_secs(3);
+/// Tries of a request that was provably not written, on fresh connections.
+pub(crate) const UNWRITTEN_TRIES: u32 = 3;
+/// After the caller was told that the answer is late, it is listened for this much longer, in upstream time-outs.
+pub(crate) const LATE_TIMEOUTS: u32 = 10;
+/// Longest time for a request's head to arrive.
+pub(crate) const HEAD_READ_MAX: Duration = Duration::from_secs(30);

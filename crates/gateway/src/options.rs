@@ -1,0 +1,73 @@
+//! What a gateway is made of.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Uri};
+use onefold_canon::Pointer;
+use onefold_core::Contract;
+use tokio_rustls::rustls;
+
+/// The named segments of a matched path.
+pub type Named = Vec<(String, String)>;
+
+/// Whether a route takes a method and a path in its normal form.
+pub type Matcher = Arc<dyn Fn(&Method, &str) -> Option<Named> + Send + Sync>;
+
+/// One protected route.
+#[derive(Clone)]
+pub struct Route {
+    /// What it promises.
+    pub contract: Arc<Contract>,
+    /// Its name in metrics.
+    pub label: Arc<str>,
+    /// Its method, for the published policy.
+    pub method: String,
+    /// Its path, for the published policy.
+    pub path: String,
+    /// Whether it takes a request.
+    pub matches: Matcher,
+    /// The pointers that the fingerprint leaves out.
+    pub ignore: Vec<Pointer>,
+    /// The pointers that are not kept.
+    pub redact: Vec<Pointer>,
+    /// The pointer to a key in the body.
+    pub body_key: Option<Pointer>,
+}
+
+/// Without configuration: every POST and PATCH that carries a key is an operation of its own method and path.
+#[derive(Clone)]
+pub struct Implicit {
+    /// The contract that all of them follow; the operation's name is put in.
+    pub contract: Arc<Contract>,
+    /// Whether requests without credentials share one scope. Only on loopback, or by choice.
+    pub anonymous: bool,
+}
+
+/// What a gateway is made of.
+pub struct Options {
+    /// Where callers connect. Port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// TLS for callers.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// The upstream's base URL.
+    pub upstream: Uri,
+    /// Longest wait for the head of an answer, and for each part of its body.
+    pub upstream_timeout: Duration,
+    /// Longest protected request, in bytes.
+    pub request_bytes_max: u64,
+    /// Who may set forwarded and tenant headers.
+    pub trusted: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    /// The protected routes; the first match wins.
+    pub routes: Vec<Route>,
+    /// What holds where no route matches.
+    pub implicit: Option<Implicit>,
+    /// Where callers ask for their operations: `/operations`.
+    pub operations_path: String,
+    /// Where the policy is published: `/.well-known/idempotency`.
+    pub policy_path: String,
+    /// Where large requests are spooled.
+    pub spool_dir: PathBuf,
+}

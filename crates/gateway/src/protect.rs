@@ -1,0 +1,220 @@
+//! The protected way of a request: key, scope, body, fingerprint; then the engine, in a task of its own.
+//!
+//! Whatever is wrong with the request is found before anything is claimed.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Request, Response};
+use hyper::body::Incoming;
+use onefold_canon::BodyHasher;
+use onefold_core::{Identity, KeyError, Problem};
+use onefold_engine::{Call, Entered, Refusal};
+use onefold_http::path::normal_query;
+use onefold_http::{Peer, ProblemDocument, RequestHead, body_key, body_kind, fingerprint, header_key, scope};
+use tokio::sync::oneshot;
+
+use crate::body::{AnyBody, answer};
+use crate::forward::{Caller, Head};
+use crate::options::{Named, Route};
+use crate::perform::{Performance, perform};
+use crate::request_body::{Held, ReadError};
+use crate::{Gateway, Shared, pass};
+
+/// Protects one request.
+pub(crate) async fn protect(
+    gateway: Shared,
+    route: Route,
+    named: Named,
+    path: String,
+    request: Request<Incoming>,
+    caller: Caller,
+) -> Response<AnyBody> {
+    match prepare(&gateway, &route, &named, &path, request, caller).await {
+        Ok(Prepared::Call { call, head, held }) => run(gateway, route, call, head, held, caller).await,
+        Ok(Prepared::Keyless { head, held }) => pass::pass_held(&gateway, head, caller, held.to_body()).await,
+        Ok(Prepared::Untouched(request)) => pass::pass(&gateway, request, caller).await,
+        Err(problem) => answer(problem.into_response(&gateway.options.policy_path)),
+    }
+}
+
+enum Prepared {
+    Call {
+        call: Call,
+        head: Head,
+        held: Held,
+    },
+    /// No key and none required, and the body was read to find that out.
+    Keyless {
+        head: Head,
+        held: Held,
+    },
+    /// No key and none required.
+    Untouched(Request<Incoming>),
+}
+
+async fn prepare(
+    gateway: &Gateway,
+    route: &Route,
+    named: &Named,
+    path: &str,
+    request: Request<Incoming>,
+    caller: Caller,
+) -> Result<Prepared, ProblemDocument> {
+    let contract = &route.contract;
+    let from_headers = header_key(&contract.key, request.headers()).map_err(key_problem)?;
+    if from_headers.is_none() && route.body_key.is_none() {
+        return if contract.key.required {
+            Err(key_missing(route))
+        } else {
+            Ok(Prepared::Untouched(request))
+        };
+    }
+    let secret = gateway.engine.identity_key();
+    let peer = Peer { trusted: caller.trusted };
+    let scope = scope(&contract.scope, request.headers(), named, peer, secret)
+        .map_err(|missing| ProblemDocument::new(Problem::ScopeMissing, missing.0))?;
+    gateway.warn_of_expiring_tokens(contract, request.headers());
+
+    let (parts, body) = request.into_parts();
+    let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers };
+    let hasher = BodyHasher::new(body_kind(&contract.fingerprint, &head.headers), &route.ignore);
+    let (held, digest) =
+        Held::read(body, gateway.options.request_bytes_max, hasher, &gateway.options.spool_dir)
+            .await
+            .map_err(read_problem)?;
+    let key = match &route.body_key {
+        None => from_headers,
+        Some(pointer) => {
+            let bytes = held.bytes().await.map_err(|error| read_problem(error.into()))?;
+            body_key(from_headers, pointer, &bytes).map_err(key_problem)?
+        }
+    };
+    let Some(key) = key else {
+        return if contract.key.required {
+            Err(key_missing(route))
+        } else {
+            Ok(Prepared::Keyless { head, held })
+        };
+    };
+    let query = normal_query(head.uri.query().unwrap_or(""));
+    let significant = RequestHead { method: &head.method, path, query: &query, headers: &head.headers };
+    let fingerprint = fingerprint(&contract.fingerprint, &significant, &digest, secret);
+    let identity = Identity { scope, operation: contract.operation.clone(), key };
+    let call = Call {
+        contract: contract.clone(),
+        label: route.label.clone(),
+        identity,
+        fingerprint,
+        correlation_id: None,
+    };
+    Ok(Prepared::Call { call, head, held })
+}
+
+/// Runs the operation in a task of its own and waits for what the caller is to get.
+async fn run(
+    gateway: Shared,
+    route: Route,
+    call: Call,
+    head: Head,
+    held: Held,
+    caller: Caller,
+) -> Response<AnyBody> {
+    let (mut told, tell) = oneshot::channel();
+    let task = {
+        let gateway = gateway.clone();
+        async move {
+            let entered = gateway.engine.enter(&call, told.closed()).await;
+            match entered {
+                Ok(Entered::Attempt(attempt)) => {
+                    let performance = Performance { gateway, route: Arc::new(route), head, held, caller };
+                    perform(performance, attempt, told).await;
+                }
+                Ok(Entered::Known(known)) => {
+                    let response = gateway.answer_known(&route, &head, caller, &known).await;
+                    let _ = told.send(response);
+                }
+                Err(refusal) => {
+                    let response = refused(&gateway, &refusal);
+                    let _ = told.send(response);
+                }
+            }
+        }
+    };
+    gateway.operations.spawn(task);
+    match tell.await {
+        Ok(response) => response,
+        Err(_) => {
+            let detail = "the gateway failed while it handled the operation; ask again under the same key";
+            answer(
+                ProblemDocument::new(Problem::AnswerLost, detail).into_response(&gateway.options.policy_path),
+            )
+        }
+    }
+}
+
+fn refused(gateway: &Gateway, refusal: &Refusal) -> Response<AnyBody> {
+    let problem = match refusal {
+        Refusal::Store(error) => {
+            tracing::error!(%error, "a protected request was not executed");
+            let detail =
+                "the record of operations cannot be reached, so the request was not executed; try again";
+            ProblemDocument::new(Problem::StoreUnavailable, detail)
+                .retry_after(onefold_core::retry::RETRY_AFTER_MIN)
+        }
+        Refusal::TooManyKeys => {
+            let detail = "this scope holds as many live keys as it may; they expire with their retention";
+            ProblemDocument::new(Problem::TooManyKeys, detail)
+                .retry_after(onefold_core::retry::RETRY_AFTER_MAX)
+        }
+    };
+    answer(problem.into_response(&gateway.options.policy_path))
+}
+
+fn key_missing(route: &Route) -> ProblemDocument {
+    let rule = &route.contract.key;
+    let mut carriers: Vec<String> = rule.headers.iter().map(|name| format!("the header {name}")).collect();
+    carriers.extend(rule.body.iter().map(|pointer| format!("the member {pointer} of the body")));
+    let detail =
+        format!("send a key of your own, made once for this intention, in {}", carriers.join(" or "));
+    ProblemDocument::new(Problem::KeyMissing, detail)
+}
+
+fn key_problem(error: KeyError) -> ProblemDocument {
+    let problem = if error.is_ambiguous() { Problem::KeyAmbiguous } else { Problem::KeyInvalid };
+    ProblemDocument::new(problem, error.to_string())
+}
+
+fn read_problem(error: ReadError) -> ProblemDocument {
+    match error {
+        ReadError::TooLarge { .. } => ProblemDocument::new(Problem::RequestTooLarge, error.to_string()),
+        ReadError::Cut(_) => {
+            ProblemDocument::new(Problem::RequestInvalid, "the request was cut; nothing was executed")
+        }
+        ReadError::Spool(error) => {
+            tracing::error!(%error, "a request could not be spooled");
+            ProblemDocument::new(
+                Problem::StoreUnavailable,
+                "the request could not be spooled; it was not executed",
+            )
+            .retry_after(onefold_core::retry::RETRY_AFTER_MIN)
+        }
+    }
+}
+
+impl Gateway {
+    /// A token that is refreshed between attempts is another credential, so a retry becomes another operation.
+    fn warn_of_expiring_tokens(&self, contract: &onefold_core::Contract, headers: &HeaderMap) {
+        use onefold_core::contract::ScopeSource;
+        if contract.scope.contains(&ScopeSource::Credential)
+            && !self.warned_of_expiring_tokens.is_completed()
+            && crate::published::carries_expiring_token(headers)
+        {
+            self.warned_of_expiring_tokens.call_once(|| {
+                tracing::warn!(
+                    operation = %contract.operation,
+                    "callers send tokens that expire; a token that is refreshed between two attempts is another credential, so the second attempt is another operation",
+                );
+            });
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The layer's own pages for callers: the published policy, and the state of the caller's own operations.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::{HeaderMap, HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use onefold_core::contract::{AfterExpiry, ResponsePolicy, Retention, ScopeSource, WhileRunning};
+use onefold_core::key::{KEY_BYTES_MAX, KeySyntax};
+use onefold_core::{Contract, OperationId, Problem, Record, Scope};
+use onefold_http::{Missing, Peer, ProblemDocument, scope, view};
+use serde_json::{Value, json};
+
+use crate::Gateway;
+use crate::body::{AnyBody, answer, whole};
+use crate::forward::Caller;
+
+/// The page of the layer at this path, if there is one; everything else belongs to the upstream.
+pub(crate) async fn own_page(
+    gateway: &Gateway,
+    request: &Request<Incoming>,
+    path: &str,
+    caller: Caller,
+) -> Option<Response<AnyBody>> {
+    if path == gateway.options.policy_path {
+        return Some(document(&gateway.policy()));
+    }
+    let id = path.strip_prefix(&gateway.options.operations_path)?.strip_prefix('/')?.parse().ok()?;
+    let page = gateway.operation(id, request.headers(), caller).await;
+    Some(page.unwrap_or_else(|problem| answer(problem.into_response(&gateway.options.policy_path))))
+}
+
+fn document(value: &Value) -> Response<AnyBody> {
+    let mut response = Response::new(whole(value.to_string().into(), None));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}
+
+impl Gateway {
+    async fn operation(
+        &self,
+        id: OperationId,
+        headers: &HeaderMap,
+        caller: Caller,
+    ) -> Result<Response<AnyBody>, ProblemDocument> {
+        let shown = self.engine.show(id).await.map_err(|_| {
+            ProblemDocument::new(
+                Problem::StoreUnavailable,
+                "the record of operations cannot be reached; try again",
+            )
+            .retry_after(onefold_core::retry::RETRY_AFTER_MIN)
+        })?;
+        let not_found =
+            || ProblemDocument::new(Problem::NotFound, "there is no such operation, or it is another's");
+        let missing = |missing: Missing| ProblemDocument::new(Problem::ScopeMissing, missing.0);
+        let known = shown.as_ref().and_then(|shown| Some((shown, self.contract_of(&shown.record, headers)?)));
+        let Some((shown, contract)) = known else {
+            // The same answer whether the operation is missing or another's.
+            let contracts = self.options.routes.iter().map(|route| route.contract.as_ref());
+            for contract in contracts
+                .chain(self.options.implicit.iter().filter(|i| !i.anonymous).map(|i| i.contract.as_ref()))
+            {
+                self.own_scope(contract, headers, caller, None).map_err(missing)?;
+            }
+            return Err(not_found());
+        };
+        let own = self.own_scope(&contract, headers, caller, Some(&shown.record)).map_err(missing)?;
+        if own != shown.record.scope {
+            return Err(not_found());
+        }
+        let view = view::for_caller(&shown.record, Some(&contract), shown.now);
+        let mut response = document(&view);
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(after) = view["retry_after_ms"].as_u64() {
+            response.headers_mut().insert(header::RETRY_AFTER, after.div_ceil(1000).max(1).into());
+        }
+        Ok(response)
+    }
+
+    fn contract_of(&self, record: &Record, headers: &HeaderMap) -> Option<Contract> {
+        if let Some(route) = self.options.routes.iter().find(|r| r.contract.operation == record.operation) {
+            return Some((*route.contract).clone());
+        }
+        let implicit = self.options.implicit.as_ref()?;
+        let mut contract = (*implicit.contract).clone();
+        if implicit.anonymous && !headers.contains_key(header::AUTHORIZATION) {
+            contract.scope = vec![ScopeSource::Shared];
+        }
+        Some(contract)
+    }
+
+    /// The caller's scope under this contract. Segments of the operation's own path are taken from its record: they
+    /// are part of the page that is asked for, not a credential.
+    fn own_scope(
+        &self,
+        contract: &Contract,
+        headers: &HeaderMap,
+        caller: Caller,
+        record: Option<&Record>,
+    ) -> Result<Scope, Missing> {
+        let named: Vec<(String, String)> = contract
+            .scope
+            .iter()
+            .filter_map(|source| match source {
+                ScopeSource::Path(name) => {
+                    let part = format!("path:{name}");
+                    let value = record.and_then(|r| r.scope.parts().iter().find(|p| p.name == part));
+                    Some((name.clone(), value.map(|p| p.value.clone()).unwrap_or_default()))
+                }
+                _ => None,
+            })
+            .collect();
+        let peer = Peer { trusted: caller.trusted };
+        scope(&contract.scope, headers, &named, peer, self.engine.identity_key())
+    }
+
+    /// The published contracts.
+    fn policy(&self) -> Value {
+        let routes: Vec<Value> = self
+            .options
+            .routes
+            .iter()
+            .map(|route| contract_document(&route.contract, &route.method, &route.path))
+            .collect();
+        let implicit = self.options.implicit.as_ref().map(|i| {
+            let mut document = contract_document(&i.contract, "POST, PATCH", "*");
+            document["operation"] = json!("one for each method and path");
+            document
+        });
+        let problems: Vec<Value> = Problem::ALL
+            .iter()
+            .map(|p| {
+                json!({
+                    "type": format!("{}{}", onefold_core::problem::TYPE_BASE, p.code()),
+                    "code": p.code(),
+                    "status": p.status(),
+                    "title": p.title(),
+                })
+            })
+            .collect();
+        json!({
+            "compatible_with": "draft-ietf-httpapi-idempotency-key-header-07",
+            "operations": routes.into_iter().chain(implicit).collect::<Vec<_>>(),
+            "operation_url": format!("{}/{{id}}", self.options.operations_path),
+            "problems": problems,
+        })
+    }
+}
+
+fn contract_document(contract: &Contract, method: &str, path: &str) -> Value {
+    let millis = |d: std::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+    json!({
+        "operation": contract.operation,
+        "match": {"method": method, "path": path},
+        "boundary": contract.boundary,
+        "key": {
+            "headers": contract.key.headers,
+            "body": contract.key.body,
+            "required": contract.key.required,
+            "syntax": match contract.key.syntax { KeySyntax::Lenient => "lenient", KeySyntax::Strict => "strict" },
+            "bytes_max": KEY_BYTES_MAX,
+        },
+        "fingerprint": {"ignored": contract.fingerprint.ignore, "headers": contract.fingerprint.headers},
+        "while_running": match contract.while_running {
+            WhileRunning::Wait(wait) => json!({"wait_ms": millis(wait)}),
+            WhileRunning::Busy => json!("busy"),
+            WhileRunning::Accepted => json!("accepted"),
+        },
+        "response": match contract.response {
+            ResponsePolicy::Original => "original",
+            ResponsePolicy::Current => "current",
+            ResponsePolicy::Status => "status",
+        },
+        "retention_ms": match contract.retention {
+            Retention::For(retention) => json!(millis(retention)),
+            Retention::Forever => json!("forever"),
+        },
+        "after_expiry": match contract.after_expiry { AfterExpiry::Reject => "reject", AfterExpiry::New => "new" },
+    })
+}
+
+/// Whether the credential is a JSON Web Token that says when it expires. It is only looked at, never believed.
+pub(crate) fn carries_expiring_token(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()) else { return false };
+    let mut pieces = value.trim_start_matches("Bearer ").split('.');
+    let (Some(_), Some(payload), Some(_), None) =
+        (pieces.next(), pieces.next(), pieces.next(), pieces.next())
+    else {
+        return false;
+    };
+    let Ok(text) = URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')) else { return false };
+    serde_json::from_slice::<Value>(&text).is_ok_and(|claims| claims.get("exp").is_some())
+}

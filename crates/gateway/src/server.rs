@@ -1,0 +1,147 @@
+//! The listener: connections, TLS, HTTP/1.1 and HTTP/2, and the graceful end.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use onefold_engine::Engine;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::TaskTracker;
+
+use crate::forward::Caller;
+use crate::limits::HEAD_READ_MAX;
+use crate::upstream::Upstream;
+use crate::{Gateway, Options, Shared, handle};
+
+/// A gateway that is running.
+pub struct Running {
+    gateway: Shared,
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<GracefulShutdown>,
+}
+
+/// How a gateway ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Operations that the grace cut off: their outcome is unknown.
+    pub cut_off: usize,
+}
+
+/// Starts a gateway: binds, then answers. Nothing is started when it fails.
+pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
+    let upstream = Upstream::new(&options.upstream, options.upstream_timeout).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the upstream's URL needs a scheme (http, https, h2c) and a host",
+        )
+    })?;
+    let listener = TcpListener::bind(options.listen).await?;
+    let address = listener.local_addr()?;
+    let gateway = Arc::new(Gateway {
+        options,
+        engine,
+        upstream,
+        operations: TaskTracker::new(),
+        warned_of_expiring_tokens: std::sync::Once::new(),
+    });
+    let (stop, stopped) = watch::channel(false);
+    let accepting = tokio::spawn(accept(gateway.clone(), listener, stopped));
+    Ok(Running { gateway, address, stop, accepting })
+}
+
+impl Running {
+    /// Where callers connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections, lets what runs end within the grace, and marks what does not as unknown.
+    pub async fn stop(self, grace: Duration) -> Ended {
+        let until = Instant::now() + grace;
+        self.stop.send_replace(true);
+        let connections = self.accepting.await.expect("the accepting task does not panic");
+        self.gateway.operations.close();
+        let operations = self.gateway.operations.wait();
+        let in_time =
+            timeout_at(until, async { tokio::join!(connections.shutdown(), operations) }).await.is_ok();
+        let cut_off = if in_time { 0 } else { self.gateway.engine.abandon_running().await };
+        self.gateway.engine.flush_counters().await;
+        Ended { cut_off }
+    }
+}
+
+async fn accept(
+    gateway: Shared,
+    listener: TcpListener,
+    mut stopped: watch::Receiver<bool>,
+) -> GracefulShutdown {
+    let connections = GracefulShutdown::new();
+    let tls = gateway.options.tls.clone().map(TlsAcceptor::from);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => return connections,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let _ = stream.set_nodelay(true);
+        let watcher = connections.watcher();
+        let gateway = gateway.clone();
+        let tls = tls.clone();
+        tokio::spawn(async move { connection(gateway, stream, peer, tls, watcher).await });
+    }
+}
+
+async fn connection(
+    gateway: Shared,
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+    watcher: hyper_util::server::graceful::Watcher,
+) {
+    let ip = peer.ip().to_canonical();
+    let caller = Caller { ip, tls: tls.is_some(), trusted: (gateway.options.trusted)(ip) };
+    match tls {
+        None => serve(gateway, stream, caller, watcher).await,
+        Some(tls) => match tokio::time::timeout(HEAD_READ_MAX, tls.accept(stream)).await {
+            Ok(Ok(stream)) => serve(gateway, stream, caller, watcher).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_) => tracing::debug!("a TLS handshake took too long"),
+        },
+    }
+}
+
+async fn serve<S>(gateway: Shared, stream: S, caller: Caller, watcher: hyper_util::server::graceful::Watcher)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request| {
+        let gateway = gateway.clone();
+        async move { Ok::<_, Infallible>(handle::handle(gateway, request, caller).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_READ_MAX);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEAD_READ_MAX));
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    if let Err(error) = watcher.watch(connection.into_owned()).await {
+        tracing::debug!(%error, "a connection ended");
+    }
+}

@@ -1,0 +1,122 @@
+//! The upstream: one pooled client, and what an error says about whether the request was written.
+//!
+//! Every attempt is ours to count, so the client repeats nothing by itself. Only what was provably not written is
+//! tried again, on another connection.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::body::AnyBody;
+use crate::limits::{CONNECT_MAX, UPSTREAM_IDLE_MAX};
+
+/// The way to one upstream.
+pub(crate) struct Upstream {
+    client: Client<HttpsConnector<HttpConnector>, AnyBody>,
+    scheme: Scheme,
+    authority: Authority,
+    base_path: String,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// Provably nothing was written: nothing happened.
+    NotWritten(String),
+    /// The request was, or may have been, written.
+    Lost(String),
+}
+
+impl Upstream {
+    /// `base` has a scheme (`http`, `https`, or `h2c` for HTTP/2 without TLS) and a host.
+    pub(crate) fn new(base: &Uri, timeout: Duration) -> Option<Upstream> {
+        let authority = base.authority()?.clone();
+        let (scheme, prior_knowledge) = match base.scheme_str()? {
+            "http" => (Scheme::HTTP, false),
+            "h2c" => (Scheme::HTTP, true),
+            "https" => (Scheme::HTTPS, false),
+            _ => return None,
+        };
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(Some(CONNECT_MAX.min(timeout)));
+        let https = HttpsConnectorBuilder::new()
+            .with_webpki_roots()
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(UPSTREAM_IDLE_MAX)
+            .retry_canceled_requests(false)
+            .set_host(false)
+            .http2_only(prior_knowledge)
+            .build(https);
+        let base_path = base.path().trim_end_matches('/').to_owned();
+        Some(Upstream { client, scheme, authority, base_path })
+    }
+
+    /// The upstream's URL for a path and query as the caller sent them.
+    pub(crate) fn url(&self, path_and_query: &str) -> Result<Uri, http::Error> {
+        let path: PathAndQuery = format!("{}{path_and_query}", self.base_path).parse()?;
+        Uri::builder()
+            .scheme(self.scheme.clone())
+            .authority(self.authority.clone())
+            .path_and_query(path)
+            .build()
+    }
+
+    pub(crate) fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Sends one request once.
+    pub(crate) async fn send(&self, request: Request<AnyBody>) -> Result<Response<Incoming>, NoAnswer> {
+        self.client.request(request).await.map_err(|error| no_answer(&error))
+    }
+}
+
+fn no_answer(error: &Error) -> NoAnswer {
+    let why = describe(error);
+    if error.is_connect() || never_taken(error) { NoAnswer::NotWritten(why) } else { NoAnswer::Lost(why) }
+}
+
+/// Whether hyper says that the request was never taken from its queue, or the peer that it never looked at it.
+fn never_taken(error: &Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_canceled) {
+            return true;
+        }
+        if cause.downcast_ref::<h2::Error>().is_some_and(|e| e.reason() == Some(h2::Reason::REFUSED_STREAM)) {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+fn describe(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+/// An empty body.
+pub(crate) fn no_body() -> AnyBody {
+    crate::body::whole(Bytes::new(), None)
+}
