@@ -1,0 +1,209 @@
+//! Kinds of values that are written as text: addresses, paths, names; each with its grammar in words.
+//!
+//! One [`Kind`] is what a setting reads, what its error allows and what the reference prints.
+
+use std::net::SocketAddr;
+
+use onefold_canon::Pointer;
+use onefold_core::contract::{ScopeSource, StatusPattern};
+
+use crate::path_pattern::{PathPattern, is_name};
+use crate::{Network, NotAUrl, StoreUrl, UpstreamUrl};
+
+/// The most characters of a written value that an error repeats.
+const QUOTED_CHARS_MAX: usize = 60;
+/// The longest name of an operation, in characters.
+const NAME_CHARS_MAX: usize = 100;
+
+/// One kind of value.
+pub(crate) struct Kind<T> {
+    /// What it is: "a duration".
+    pub(crate) what: &'static str,
+    /// How it is written: "one such as 30s".
+    pub(crate) write: &'static str,
+    /// `Err(Wrong::Kind)`: the text is not of this kind. `Err(Wrong::Because(…))`: it is, and this is wrong with it.
+    pub(crate) parse: fn(&str) -> Result<T, Wrong>,
+}
+
+/// Why a text is no value.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    /// It is not of this kind.
+    Kind,
+    /// It is of this kind, and this is wrong with it.
+    Because(String),
+    /// The same, where the text may hold a password that no error repeats.
+    Unquoted(String),
+}
+
+impl<T> Kind<T> {
+    /// The value, or what is wrong and allowed.
+    pub(crate) fn read(&self, text: &str) -> Result<T, String> {
+        (self.parse)(text).map_err(|wrong| match wrong {
+            Wrong::Kind => self.refusal(&quoted(text)),
+            Wrong::Because(wrong) => format!("{}: {wrong}", quoted(text)),
+            Wrong::Unquoted(wrong) => wrong,
+        })
+    }
+
+    /// The error for something that is not of this kind.
+    pub(crate) fn refusal(&self, shown: &str) -> String {
+        format!("{shown} is not {}; write {}", self.what, self.write)
+    }
+
+    /// The error for something that is not even text.
+    pub(crate) fn refusal_of_no_text(&self, shown: &str) -> String {
+        format!("{shown} is not {}; write, in quotes, {}", self.what, self.write)
+    }
+}
+
+/// The text in quotes, on one line, cut to a screen's width.
+pub(crate) fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED_CHARS_MAX) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+pub(crate) const ADDRESS: Kind<SocketAddr> = Kind {
+    what: "an IP address with a port",
+    write: "one such as 127.0.0.1:8080, [::1]:8080",
+    parse: |text| text.parse().map_err(|_| Wrong::Kind),
+};
+
+pub(crate) const NETWORK: Kind<Network> = Kind {
+    what: "an IP address or network",
+    write: "one such as 10.0.0.0/8, 192.0.2.7",
+    parse: Network::parse,
+};
+
+pub(crate) const PATH: Kind<PathPattern> = Kind {
+    what: "a path",
+    write: "one such as /orders, /orders/{id}/items; segments may be {named}",
+    parse: PathPattern::parse,
+};
+
+/// A path of the gateway's own: literal, normalized, not the root.
+pub(crate) const OWN_PATH: Kind<String> = Kind {
+    what: "a literal path beneath /",
+    write: "one such as /operations",
+    parse: |text| {
+        let path = PathPattern::parse(text)?;
+        match path.names().next().is_none() && path.to_string() != "/" {
+            true => Ok(path.to_string()),
+            false => Err(Wrong::Kind),
+        }
+    },
+};
+
+pub(crate) const METHOD: Kind<String> = Kind {
+    what: "a method",
+    write: "one in capitals, such as POST, PUT, PATCH, DELETE",
+    parse: |text| match text {
+        "GET" | "HEAD" | "OPTIONS" | "TRACE" => {
+            Err(Wrong::Because("safe methods pass through untouched and need no operation".into()))
+        }
+        "CONNECT" => Err(Wrong::Because("a tunnel is no request with a path".into())),
+        _ if is_token(text) && !text.bytes().any(|b| b.is_ascii_lowercase()) => Ok(text.into()),
+        _ => Err(Wrong::Kind),
+    },
+};
+
+pub(crate) const OPERATION_NAME: Kind<String> = Kind {
+    what: "a name",
+    write: "1 to 100 characters without blanks at the ends and without control characters",
+    parse: |text| {
+        let fits = (1..=NAME_CHARS_MAX).contains(&text.chars().count());
+        match fits && text.trim() == text && !text.contains(char::is_control) {
+            true => Ok(text.into()),
+            false => Err(Wrong::Kind),
+        }
+    },
+};
+
+pub(crate) const BOUNDARY: Kind<String> =
+    Kind { what: "a boundary", write: "one such as one order for each key", parse: |text| Ok(text.into()) };
+
+pub(crate) const FILE: Kind<std::path::PathBuf> = Kind {
+    what: "a file",
+    write: "its path, relative to the working directory",
+    parse: |text| if text.is_empty() || text.contains('\0') { Err(Wrong::Kind) } else { Ok(text.into()) },
+};
+
+pub(crate) const HEADER: Kind<String> = Kind {
+    what: "a header name",
+    write: "one such as Idempotency-Key",
+    parse: |text| if is_token(text) { Ok(text.into()) } else { Err(Wrong::Kind) },
+};
+
+/// Any JSON pointer.
+pub(crate) const POINTER: Kind<String> = Kind {
+    what: "a JSON pointer",
+    write: "one such as /id, /items/0/price (RFC 6901; ~0 is ~, ~1 is /)",
+    parse: |text| match text.parse::<Pointer>() {
+        Ok(_) => Ok(text.into()),
+        Err(_) if !text.starts_with('/') => Err(Wrong::Kind),
+        Err(wrong) => Err(Wrong::Because(wrong.to_string())),
+    },
+};
+
+/// A JSON pointer to something in the body: the empty one names no field, so it would ignore and remove nothing.
+pub(crate) const FIELD: Kind<String> = Kind {
+    parse: |text| match text {
+        "" => Err(Wrong::Because("the empty pointer names the whole body, not a field of it".into())),
+        _ => (POINTER.parse)(text),
+    },
+    ..POINTER
+};
+
+pub(crate) const SCOPE: Kind<ScopeSource> = Kind {
+    what: "a part of a scope",
+    write: "credential, cookie:NAME, header:NAME, path:NAME or shared",
+    parse: parse_scope,
+};
+
+pub(crate) const STATUS: Kind<StatusPattern> = Kind {
+    what: "a status",
+    write: "a number from 200 to 599, or a class: 2xx, 3xx, 4xx, 5xx",
+    parse: |text| match text.parse::<StatusPattern>() {
+        // `+500` and `0500` are numbers too, but nobody's way to write a status.
+        Ok(pattern) if pattern.to_string() == text => Ok(pattern),
+        _ => Err(Wrong::Kind),
+    },
+};
+
+pub(crate) const STORE_URL: Kind<StoreUrl> =
+    Kind { what: "a store", write: "sqlite:PATH", parse: |text| text.parse().map_err(unquoted) };
+
+pub(crate) const UPSTREAM_URL: Kind<UpstreamUrl> = Kind {
+    what: "an upstream",
+    write: "one such as http://127.0.0.1:3000",
+    parse: |text| text.parse().map_err(unquoted),
+};
+
+fn unquoted(wrong: NotAUrl) -> Wrong {
+    Wrong::Unquoted(wrong.to_string())
+}
+
+fn parse_scope(text: &str) -> Result<ScopeSource, Wrong> {
+    let named = |what: &str, name: &str, fits: bool| match fits {
+        true => Ok(name.to_owned()),
+        false => Err(Wrong::Because(format!("the colon is followed by the name of a {what}"))),
+    };
+    match text.split_once(':') {
+        None if text == "credential" => Ok(ScopeSource::Credential),
+        None if text == "shared" => Ok(ScopeSource::Shared),
+        Some(("cookie", name)) => named("cookie", name, is_token(name)).map(ScopeSource::Cookie),
+        Some(("header", name)) => named("header", name, is_token(name)).map(ScopeSource::Header),
+        Some(("path", name)) => named("segment", name, is_name(name)).map(ScopeSource::Path),
+        Some(("claim", _)) => {
+            Err(Wrong::Because(format!("claims are not available in this release; write {}", SCOPE.write)))
+        }
+        _ => Err(Wrong::Kind),
+    }
+}
+
+/// A token of RFC 9110: the grammar of methods, header names and cookie names.
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}

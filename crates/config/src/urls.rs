@@ -1,0 +1,190 @@
+//! The two addresses of a gateway: its store and its upstream.
+//!
+//! An error never repeats a whole address, since people write passwords into them.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use http::Uri;
+
+/// Where the records are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `sqlite:PATH`: a file of this host, relative to the working directory.
+    Sqlite(PathBuf),
+}
+
+/// Where requests go on to: `http` or `https`, a host, and perhaps a path in front of every request's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamUrl {
+    tls: bool,
+    authority: String,
+    base_path: String,
+}
+
+/// The text is no such address; what is wrong and what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotAUrl(String);
+
+impl FromStr for StoreUrl {
+    type Err = NotAUrl;
+
+    fn from_str(text: &str) -> Result<StoreUrl, NotAUrl> {
+        let refuse =
+            |what: String| Err(NotAUrl(format!("{what}; allowed: sqlite:PATH, such as sqlite:onefold.db")));
+        let Some((scheme, path)) = text.split_once(':') else {
+            return refuse("a store has a scheme".into());
+        };
+        match (scheme, path) {
+            ("sqlite", "") => refuse("the path of the store is missing".into()),
+            ("sqlite", path) if path.starts_with("//") => {
+                refuse("a path follows the scheme at once, without two slashes".into())
+            }
+            ("sqlite", path) if path.starts_with(":memory:") || path.starts_with("file:") => {
+                refuse("a store in memory forgets what happened, and SQLite's own URLs are not read".into())
+            }
+            ("sqlite", path) if path.contains('\0') => refuse("a path holds no zero byte".into()),
+            ("sqlite", path) => Ok(StoreUrl::Sqlite(path.into())),
+            ("postgres" | "postgresql", _) => refuse("postgres is not available in this release".into()),
+            (scheme, _) if scheme.len() <= 16 => refuse(format!("there is no store of the kind {scheme:?}")),
+            _ => refuse("there is no such kind of store".into()),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+        }
+    }
+}
+
+impl UpstreamUrl {
+    /// Whether it is `https`.
+    pub fn is_https(&self) -> bool {
+        self.tls
+    }
+
+    /// Host and, where it was written, port: `127.0.0.1:3000`.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// What goes in front of every request's path: empty, or `/api` without a slash at its end.
+    pub fn base_path(&self) -> &str {
+        &self.base_path
+    }
+}
+
+impl FromStr for UpstreamUrl {
+    type Err = NotAUrl;
+
+    fn from_str(text: &str) -> Result<UpstreamUrl, NotAUrl> {
+        let refuse = |what: &str| {
+            Err(NotAUrl(format!(
+                "{what}; write http or https, a host and perhaps a path, such as http://127.0.0.1:3000"
+            )))
+        };
+        // The parser drops a fragment without a word.
+        if text.contains('#') {
+            return refuse("an upstream has no fragment");
+        }
+        let Ok(uri) = text.parse::<Uri>() else { return refuse("this is not a URL") };
+        let tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            Some(_) => return refuse("this is neither http nor https"),
+            None => return refuse("the scheme is missing"),
+        };
+        let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
+            return refuse("the host is missing");
+        };
+        if authority.as_str().contains('@') {
+            return refuse("an upstream has no user or password");
+        }
+        // The parser takes any text as a port.
+        let port = &authority.as_str()[authority.host().len()..];
+        if !port.is_empty() && !matches!(port.trim_start_matches(':').parse::<u16>(), Ok(1..)) {
+            return refuse("the port is not a number from 1 to 65535");
+        }
+        if uri.query().is_some() {
+            return refuse("an upstream has no query");
+        }
+        Ok(UpstreamUrl {
+            tls,
+            authority: authority.as_str().to_owned(),
+            base_path: uri.path().trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for UpstreamUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority, self.base_path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_a_file_of_sqlite() {
+        assert_eq!("sqlite:a b.db".parse(), Ok(StoreUrl::Sqlite("a b.db".into())));
+        assert_eq!(
+            "sqlite:/var/lib/onefold.db".parse::<StoreUrl>().unwrap().to_string(),
+            "sqlite:/var/lib/onefold.db"
+        );
+        for bad in [
+            "",
+            "onefold.db",
+            "sqlite:",
+            "sqlite://x",
+            "sqlite::memory:",
+            "sqlite:file:x?mode=memory",
+            "redis:x",
+        ] {
+            let error = bad.parse::<StoreUrl>().unwrap_err().to_string();
+            assert!(error.ends_with("; allowed: sqlite:PATH, such as sqlite:onefold.db"), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_address_with_a_password_is_refused_without_repeating_it() {
+        for text in ["postgres://me:hunter2@db/x", "hunter2-is-a-long-scheme:x", "mysql://me:hunter2@db"] {
+            assert!(!text.parse::<StoreUrl>().unwrap_err().to_string().contains("hunter2"), "{text}");
+        }
+        for text in ["http://me:hunter2@host/", "http://hunter2 host/", "ftp://me:hunter2@host"] {
+            assert!(!text.parse::<UpstreamUrl>().unwrap_err().to_string().contains("hunter2"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_upstream_is_scheme_host_and_perhaps_a_path() {
+        let upstream: UpstreamUrl = "https://api.example:8443/v1/".parse().unwrap();
+        assert_eq!(
+            (upstream.is_https(), upstream.authority(), upstream.base_path()),
+            (true, "api.example:8443", "/v1")
+        );
+        assert_eq!("http://[::1]:3000".parse::<UpstreamUrl>().unwrap().authority(), "[::1]:3000");
+        assert_eq!("http://h/".parse::<UpstreamUrl>().unwrap().to_string(), "http://h");
+        for bad in [
+            "",
+            "/x",
+            "host:80",
+            "http://",
+            "http://h/?q",
+            "http://h/#f",
+            "ws://h",
+            "http://h:0",
+            "http://h:x",
+            "http://h:",
+        ] {
+            assert!(bad.parse::<UpstreamUrl>().is_err(), "{bad}");
+        }
+    }
+}
