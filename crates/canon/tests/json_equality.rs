@@ -3,7 +3,7 @@
 mod support;
 
 use onefold_canon::limits::{DEPTH_MAX, PENDING_BYTES_MAX};
-use onefold_canon::{BodyKind, Compared};
+use onefold_canon::{BodyHasher, BodyKind, Compared};
 use support::{digest, falls_back, json, json_ignoring};
 
 fn assert_same(one: &str, other: &str) {
@@ -42,6 +42,9 @@ fn differences_in_meaning_stay_differences() {
         ("[[],[]]", "[[[]]]"),
         (r#"{"a":1}"#, r#"["a",1]"#),
         (r#"{"a":"b"}"#, r#"{"ab":""}"#),
+        // Names that hold what stands between members in the encoding.
+        (r#"{"a":"","b":""}"#, r#"{"a\u0004\u0000b":""}"#),
+        (r#"{"a":"","b":""}"#, r#"{"a\u0004\u0000\u0001b":""}"#),
         (r#""""#, "0"),
         (r#""a""#, r#""A""#),
         (r#""é""#, "\"e\u{301}\""),
@@ -210,6 +213,24 @@ fn what_is_not_canonical_is_compared_as_bytes() {
 }
 
 #[test]
+fn a_lone_surrogate_is_found_wherever_the_body_is_cut() {
+    for text in [
+        "\"\\ud83dabc\"",
+        "\"\\ud83d\\n\\ude02\"",
+        "\"\\ud83d\"",
+        "[\"\\ud83d\",\"\\ude02\"]",
+        "\"\\ud83d/\\ude02\"",
+    ] {
+        for at in 0..=text.len() {
+            let mut hasher = BodyHasher::new(BodyKind::Json, &[]);
+            hasher.update(&text.as_bytes()[..at]);
+            hasher.update(&text.as_bytes()[at..]);
+            assert_eq!(hasher.finish().form, Compared::Bytes, "{text} cut at {at}");
+        }
+    }
+}
+
+#[test]
 fn ignored_places_are_as_if_absent() {
     let ignore = ["/id", "/meta/at", "/list/1", "/a~1b"];
     let kept = json(r#"{"meta":{"by":1},"list":[0,2],"x":{"id":5}}"#);
@@ -279,6 +300,7 @@ fn an_empty_body_is_no_json() {
 fn bytes_are_compared_as_they_are_and_apart_from_all_other_forms() {
     assert_ne!(digest(BodyKind::Bytes, &[], "1"), digest(BodyKind::Bytes, &[], "1 "));
     assert_ne!(digest(BodyKind::Bytes, &[], "1").digest, json("1"));
+    assert_ne!(digest(BodyKind::Bytes, &[], [1]).digest, json("null"));
     assert_ne!(digest(BodyKind::Form, &[], "1").digest, json("1"));
     assert_ne!(digest(BodyKind::Form, &[], "").digest, digest(BodyKind::Bytes, &[], "").digest);
 }

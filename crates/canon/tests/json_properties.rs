@@ -62,6 +62,8 @@ proptest! {
         let at = damage % body.len();
         body[at] = by;
         let other = serde_json::from_slice::<Value>(&body);
+        // The other parser keeps numbers as doubles.
+        prop_assume!(!other.as_ref().is_err_and(|error| error.to_string().starts_with("number out of range")));
         let own = onefold_canon::json::without(&body, &[]);
         prop_assert_eq!(own.is_ok(), other.is_ok(), "{:?}: {:?} {:?}", String::from_utf8_lossy(&body), own, other);
     }

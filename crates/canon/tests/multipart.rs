@@ -103,6 +103,14 @@ fn content_that_resembles_a_delimiter_is_content() {
 }
 
 #[test]
+fn a_name_may_hold_a_quote_behind_a_backslash_and_keeps_its_spelling() {
+    let named = |name: &str| parts(&[(A.replace("name=\"a\"", name).as_str(), "1")]);
+    assert_ne!(named(r#"name="a\"b""#), named(r#"name="a%22b""#));
+    assert_ne!(named(r#"name="a\"; filename=\"b""#), named(r#"name="a"; filename="b""#));
+    assert_ne!(named(r#"name="C:\\f""#), named(r#"name="C:\f""#));
+}
+
+#[test]
 fn a_part_may_end_right_after_its_headers() {
     let short = format!("--B\r\n{A}\r\n\r\n--B--");
     assert_eq!(raw(&short), parts(&[(A, "")]));
@@ -142,6 +150,9 @@ fn what_is_malformed_is_compared_as_bytes() {
         good.replace(A, &format!("{A}\r\nnocolon")),
         good.replace(A, &format!("{A}\r\nContent-Type : text/plain")),
         good.replace(A, &format!("{A}\r\nContent-Type: a/b\r\nContent-Type: a/b")),
+        good.replace(A, &format!("{A}\r\nX: a\nb")),
+        good.replace(A, &format!("{A}\r\nX: a\rb")),
+        good.replace(A, &format!("\r\n{A}")),
         good.replace(A, &long),
         "--B\r\n\r\n1\r\n--B--".to_owned(),
     ] {

@@ -158,7 +158,7 @@ impl MultipartBody {
 
     fn header_byte(&mut self, byte: u8) -> Result<usize, NotMultipart> {
         self.block.push(byte);
-        if self.block.len() > PART_HEADER_BYTES_MAX || self.block == b"\r\n" {
+        if self.block.len() > PART_HEADER_BYTES_MAX {
             return Err(NotMultipart);
         }
         if self.block.ends_with(b"\r\n\r\n") {
