@@ -1,1 +1,44 @@
-//! The SQLite store of Onefold: one writer with group commit.
+//! The SQLite store: one file, one writer with group commit, readers beside it.
+//!
+//! *Promises.* What was acknowledged is in the write-ahead log and synced: it survives SIGKILL, and it survives a
+//! loss of power as far as the disk keeps what it says it has synced. What was not acknowledged may or may not be
+//! there. Several processes may open one file; SQLite's own locks let one of them write at a time, and whoever loses
+//! a race is told so.
+//!
+//! *After a crash* the next one to open the file finds every acknowledged transition; SQLite replays the log.
+//! Leases of the dead process end by the stored time.
+//!
+//! *It does not* decide anything, retry anything, or work on a network file system: SQLite's locks do not hold there.
+//! Bytes of deleted payloads are overwritten in the database, and they leave the log when it is next truncated, which
+//! happens when the store is idle or closed.
+
+mod advance;
+mod batch;
+mod checkpoint;
+mod claim;
+mod connection;
+mod counts;
+mod error;
+mod events;
+mod header;
+mod job;
+mod list;
+mod migrate;
+mod open;
+mod read;
+mod readers;
+mod row;
+mod seal_keys;
+mod stats;
+mod store;
+mod survey;
+mod sweep;
+mod writer;
+
+pub use error::OpenError;
+pub use open::Options;
+pub use stats::Stats;
+pub use store::SqliteStore;
+
+/// The schema that this release reads and writes.
+pub const SCHEMA_VERSION: u32 = migrate::LATEST;

@@ -1,0 +1,88 @@
+//! Making a record.
+//!
+//! One statement that either makes it or finds one: the unique digest is the judge, so of any number of claims in any
+//! number of processes one wins. The quota is read in the same transaction, and a key that exists already is never
+//! refused by it.
+
+use onefold_core::{OperationId, StoreTime};
+use onefold_store::codec::{encode_scope, encode_texts};
+use onefold_store::{Claim, Grant};
+use rusqlite::{OptionalExtension, params};
+
+use crate::batch::Batch;
+use crate::error::JobError;
+use crate::read;
+use crate::row::{RawRead, on_stale_number, retention_ms, tombstone_ms};
+
+const CLAIM: &str = "INSERT INTO operations (seq, id, state, attempt, leased_at, lease_until, on_stale,
+        retention_ms, tombstone_ms, created_at, begun_at, fingerprint_version, fingerprint, operation, key, scope,
+        owner, correlation_id, ignored)
+    VALUES (?1, ?2, 1, 1, ?3, ?4, ?5, ?6, ?7, ?3, ?3, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+    ON CONFLICT (id) DO NOTHING";
+const EXISTS: &str = "SELECT 1 FROM operations WHERE id = ?1";
+
+#[cfg(test)]
+pub(crate) const SQL: &[&str] = &[CLAIM, EXISTS];
+
+/// A claim with its parts in stored form, prepared by the caller's thread.
+pub(crate) struct ClaimWork {
+    claim: Claim,
+    scope: Vec<u8>,
+    ignored: Option<Vec<u8>>,
+}
+
+/// What became of a claim; a payload is still to be opened.
+pub(crate) enum RawClaimed {
+    Won { now: StoreTime },
+    Exists(Box<RawRead>),
+    QuotaReached,
+}
+
+impl ClaimWork {
+    pub(crate) fn new(claim: Claim) -> ClaimWork {
+        let scope = encode_scope(&claim.scope);
+        let ignored = (!claim.ignored.is_empty()).then(|| encode_texts(&claim.ignored));
+        ClaimWork { claim, scope, ignored }
+    }
+}
+
+/// Makes the record, if there is none.
+pub(crate) fn run(work: &ClaimWork, batch: &mut Batch<'_>) -> Result<RawClaimed, JobError> {
+    let claim = &work.claim;
+    if let Some(max) = claim.live_keys_max
+        && batch.live(&work.scope)? >= i64::try_from(max).unwrap_or(i64::MAX)
+        && !exists(claim.id, batch)?
+    {
+        return Ok(RawClaimed::QuotaReached);
+    }
+    let now = batch.moment.time;
+    let made = batch.connection.prepare_cached(CLAIM)?.execute(params![
+        batch.next_seq(),
+        claim.id.as_bytes(),
+        now.0,
+        now.plus(claim.lease).0,
+        on_stale_number(claim.promise.on_stale),
+        retention_ms(&claim.promise),
+        tombstone_ms(&claim.promise),
+        claim.fingerprint.version,
+        claim.fingerprint.digest,
+        claim.operation,
+        claim.key.as_str(),
+        work.scope,
+        claim.owner,
+        claim.correlation_id,
+        work.ignored,
+    ])?;
+    if made == 0 {
+        return Ok(RawClaimed::Exists(Box::new(read::in_batch(claim.id, batch)?)));
+    }
+    batch.wrote();
+    batch.one_claimed(&work.scope);
+    batch.grant(Grant::held(claim.id, 1, batch.moment, claim.lease));
+    Ok(RawClaimed::Won { now })
+}
+
+fn exists(id: OperationId, batch: &Batch<'_>) -> rusqlite::Result<bool> {
+    let mut statement = batch.connection.prepare_cached(EXISTS)?;
+    Ok(statement.query_row([id.as_bytes()], |_| Ok(())).optional()?.is_some())
+}

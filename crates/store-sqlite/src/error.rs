@@ -1,0 +1,137 @@
+//! Why a store does not open, in sentences for whoever has to mend it; and what an error of SQLite means to a job.
+//!
+//! An open that fails has changed nothing: no file of another program is touched, and no schema is half made.
+
+use std::path::PathBuf;
+
+use onefold_store::{KeyId, StoreError};
+use rusqlite::ErrorCode;
+
+/// Why the store does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory of the path is missing.
+    #[error("the directory {} does not exist; create it first", .0.display())]
+    NoDirectory(PathBuf),
+    /// The file is no SQLite database.
+    #[error("{} is not a SQLite database; it was left untouched", .0.display())]
+    NotADatabase(PathBuf),
+    /// The file is a SQLite database of something else.
+    #[error("{} is a database of another program; it was left untouched", .0.display())]
+    Foreign(PathBuf),
+    /// The file or its directory cannot be written.
+    #[error("{} or its directory is read-only; the store must be able to write both", .0.display())]
+    ReadOnly(PathBuf),
+    /// A later release has written the schema.
+    #[error(
+        "the store has schema {found} and this release knows schemas up to {known}; use the release that wrote it, or a newer one"
+    )]
+    Newer {
+        /// The schema of the file.
+        found: u32,
+        /// The latest schema of this release.
+        known: u32,
+    },
+    /// The schema is old or absent, and migrating is off.
+    #[error("the store has schema {found} and this release needs {needed}; run `onefold store migrate`")]
+    NeedsMigration {
+        /// The schema of the file; 0 when there is none.
+        found: u32,
+        /// The schema of this release.
+        needed: u32,
+    },
+    /// The store is sealed and no key is configured.
+    #[error("the store is encrypted and no key is configured; it needs the key {0}")]
+    NoKey(KeyId),
+    /// The store is sealed under a key that is not among the configured ones.
+    #[error("the store is encrypted under the key {0}, which is not among the configured keys")]
+    OtherKey(KeyId),
+    /// Another process holds the file.
+    #[error("{} is locked by another process", .0.display())]
+    Locked(PathBuf),
+    /// The content is not what this release wrote.
+    #[error("{} is damaged: {detail}", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// Anything else the operating system or SQLite says.
+    #[error("{} cannot be opened: {detail}", .path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What they say.
+        detail: String,
+    },
+}
+
+impl OpenError {
+    pub(crate) fn sqlite(path: &std::path::Path, error: &rusqlite::Error) -> OpenError {
+        let path = path.to_owned();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::Locked(path),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+                OpenError::ReadOnly(path)
+            }
+            Some(ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
+            Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { path, detail: error.to_string() },
+            _ => OpenError::Other { path, detail: error.to_string() },
+        }
+    }
+
+    pub(crate) fn io(path: &std::path::Path, error: &std::io::Error) -> OpenError {
+        let path = path.to_owned();
+        match error.kind() {
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                OpenError::ReadOnly(path)
+            }
+            _ => OpenError::Other { path, detail: error.to_string() },
+        }
+    }
+}
+
+/// What went wrong inside a job.
+#[derive(Debug)]
+pub(crate) enum JobError {
+    /// This job alone cannot be done.
+    Job(StoreError),
+    /// The transaction is lost, with every job in it.
+    Batch(StoreError),
+}
+
+impl From<rusqlite::Error> for JobError {
+    fn from(error: rusqlite::Error) -> JobError {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::TooBig) => {
+                JobError::Job(StoreError::Refused("it is too big to be stored".into()))
+            }
+            Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch) => {
+                JobError::Job(StoreError::Refused(error.to_string()))
+            }
+            // An error that SQLite does not make is a row that does not read.
+            None => JobError::Job(StoreError::Refused(format!("a stored record cannot be read: {error}"))),
+            Some(_) => JobError::Batch(unavailable(&error)),
+        }
+    }
+}
+
+/// What a caller is told of an error of SQLite.
+pub(crate) fn unavailable(error: &rusqlite::Error) -> StoreError {
+    StoreError::Unavailable(match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "another process holds the write lock".into()
+        }
+        Some(ErrorCode::DiskFull) => "the disk is full".into(),
+        _ => error.to_string(),
+    })
+}
+
+/// What a reader is told of an error of SQLite, or of a row that does not read.
+pub(crate) fn read_failed(error: &rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(_) => unavailable(error),
+        None => StoreError::Refused(format!("a stored record cannot be read: {error}")),
+    }
+}

@@ -1,0 +1,55 @@
+//! What a file is, told from its first hundred bytes before SQLite touches it.
+//!
+//! A file of another program is never opened: even a reader of SQLite may roll back a journal or make files beside
+//! it. Our own files carry our application id, which is written with the first schema in one transaction and before
+//! the log is switched on, so it always stands in the file itself.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use crate::OpenError;
+
+/// `OneF`: marks the file as ours.
+pub(crate) const APPLICATION_ID: i32 = 0x4F6E_6546;
+
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+const HEADER: u64 = 100;
+
+/// What stands at the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Nothing, or an empty file.
+    Nothing,
+    /// Ours, with the schema version of the file; the log may know a later one.
+    Ours { schema: u32 },
+}
+
+/// Looks at the file without changing it.
+pub(crate) fn inspect(path: &Path) -> Result<Found, OpenError> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(OpenError::io(path, &error)),
+    };
+    if file.metadata().map_err(|error| OpenError::io(path, &error))?.is_dir() {
+        return Err(OpenError::NotADatabase(path.to_owned()));
+    }
+    let mut header = Vec::new();
+    file.by_ref().take(HEADER).read_to_end(&mut header).map_err(|error| OpenError::io(path, &error))?;
+    if header.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    if header.len() < HEADER as usize || !header.starts_with(MAGIC) {
+        return Err(OpenError::NotADatabase(path.to_owned()));
+    }
+    if word(&header, 68) != APPLICATION_ID as u32 {
+        return Err(OpenError::Foreign(path.to_owned()));
+    }
+    Ok(Found::Ours { schema: word(&header, 60) })
+}
+
+/// A big-endian word of the header (SQLite file format, 1.3).
+fn word(header: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}

@@ -1,0 +1,148 @@
+//! Jobs for the writer and their answers.
+//!
+//! A job carries its place for the answer with it. The answer is made inside the transaction and given only after
+//! the commit; when the commit fails, everybody in it is told that the store is unavailable. A caller that has gone
+//! away is not waited for.
+
+use onefold_core::{Counters, OperationId};
+use onefold_store::{StoreError, Swept};
+use tokio::sync::oneshot;
+
+use crate::advance::{AdvanceWork, RawAdvanced};
+use crate::batch::Batch;
+use crate::claim::{ClaimWork, RawClaimed};
+use crate::error::JobError;
+use crate::{advance, claim, counts, sweep};
+
+/// What is to be done, and where the answer goes.
+pub(crate) struct Ask<W, A> {
+    pub(crate) work: W,
+    pub(crate) reply: oneshot::Sender<Result<A, StoreError>>,
+}
+
+/// A job for the writer.
+pub(crate) enum Job {
+    Claim(Ask<Box<ClaimWork>, RawClaimed>),
+    Advance(Ask<Box<AdvanceWork>, RawAdvanced>),
+    Count(Ask<Vec<(OperationId, Counters)>, ()>),
+    Lose(Ask<u32, u64>),
+    Sweep(Ask<u32, Swept>),
+    /// Commits the time and nothing else: the proof that the store can be written.
+    Ready(Ask<(), ()>),
+}
+
+/// An answer that waits for the commit.
+pub(crate) struct Reply<A> {
+    to: oneshot::Sender<Result<A, StoreError>>,
+    answer: Result<A, StoreError>,
+}
+
+/// An answer of any kind that waits for the commit.
+pub(crate) enum Answer {
+    Claim(Reply<RawClaimed>),
+    Advance(Reply<RawAdvanced>),
+    Lost(Reply<u64>),
+    Swept(Reply<Swept>),
+    Done(Reply<()>),
+}
+
+impl Job {
+    /// About how much is written for it, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Job::Advance(ask) => ask.work.payload_bytes() + JOB_BYTES,
+            _ => JOB_BYTES,
+        }
+    }
+
+    /// Does the job inside the transaction. An error means that the transaction is lost.
+    pub(crate) fn run(self, batch: &mut Batch<'_>) -> Result<Answer, (Job, StoreError)> {
+        match self {
+            Job::Claim(ask) => {
+                run(ask, batch, |work, batch| claim::run(work, batch), Answer::Claim, Job::Claim)
+            }
+            Job::Advance(ask) => {
+                run(ask, batch, |work, batch| advance::run(work, batch), Answer::Advance, Job::Advance)
+            }
+            Job::Count(ask) => {
+                run(ask, batch, |work, batch| counts::run(work, batch), Answer::Done, Job::Count)
+            }
+            Job::Lose(ask) => {
+                run(ask, batch, |work, batch| sweep::lose_stale(*work, batch), Answer::Lost, Job::Lose)
+            }
+            Job::Sweep(ask) => {
+                run(ask, batch, |work, batch| sweep::run(*work, batch), Answer::Swept, Job::Sweep)
+            }
+            Job::Ready(ask) => run(
+                ask,
+                batch,
+                |(), batch| {
+                    batch.wrote();
+                    Ok(())
+                },
+                Answer::Done,
+                Job::Ready,
+            ),
+        }
+    }
+
+    /// Answers that nothing was done.
+    pub(crate) fn refuse(self, error: &StoreError) {
+        match self {
+            Job::Claim(ask) => ask.refuse(error),
+            Job::Advance(ask) => ask.refuse(error),
+            Job::Count(ask) => ask.refuse(error),
+            Job::Lose(ask) => ask.refuse(error),
+            Job::Sweep(ask) => ask.refuse(error),
+            Job::Ready(ask) => ask.refuse(error),
+        }
+    }
+}
+
+/// What a job costs beside its payload: its row, its index entries.
+const JOB_BYTES: usize = 1024;
+
+fn run<W, A>(
+    ask: Ask<W, A>,
+    batch: &mut Batch<'_>,
+    work: impl FnOnce(&W, &mut Batch<'_>) -> Result<A, JobError>,
+    answer: impl FnOnce(Reply<A>) -> Answer,
+    job: impl FnOnce(Ask<W, A>) -> Job,
+) -> Result<Answer, (Job, StoreError)> {
+    match work(&ask.work, batch) {
+        Ok(done) => Ok(answer(Reply { to: ask.reply, answer: Ok(done) })),
+        Err(JobError::Job(error)) => Ok(answer(Reply { to: ask.reply, answer: Err(error) })),
+        Err(JobError::Batch(error)) => Err((job(ask), error)),
+    }
+}
+
+impl<W, A> Ask<W, A> {
+    fn refuse(self, error: &StoreError) {
+        // The caller may have gone away.
+        let _ = self.reply.send(Err(error.clone()));
+    }
+}
+
+impl<A> Reply<A> {
+    fn give(self, lost: Option<&StoreError>) {
+        let answer = match lost {
+            Some(error) => Err(error.clone()),
+            None => self.answer,
+        };
+        // The caller may have gone away.
+        let _ = self.to.send(answer);
+    }
+}
+
+impl Answer {
+    /// Gives the answer after the commit; `lost` is why the commit failed.
+    pub(crate) fn give(self, lost: Option<&StoreError>) {
+        match self {
+            Answer::Claim(reply) => reply.give(lost),
+            Answer::Advance(reply) => reply.give(lost),
+            Answer::Lost(reply) => reply.give(lost),
+            Answer::Swept(reply) => reply.give(lost),
+            Answer::Done(reply) => reply.give(lost),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The store as the engine sees it: jobs go to the writer, readings to the readers.
+//!
+//! Payloads are encoded, sealed and opened on the caller's side. A call whose future is dropped may or may not have
+//! its effect. When the store is dropped, what waits is still done, then the threads end and the file is closed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use async_trait::async_trait;
+use onefold_core::{Counters, Event, IdentityKey, OperationId};
+use onefold_store::{
+    Advance, Advanced, Claim, Claimed, Judge, OperationStore, Page, Query, Read, Sealer, StoreError, Survey,
+    Swept,
+};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::advance::{AdvanceWork, RawAdvanced};
+use crate::checkpoint::{Checkpointer, Log};
+use crate::claim::{ClaimWork, RawClaimed};
+use crate::job::{Ask, Job};
+use crate::readers::Readers;
+use crate::stats::{Counts, Stats};
+use crate::writer::Writer;
+use crate::{OpenError, Options, events, list, open, read, survey, sweep};
+
+/// Jobs that may wait for the writer; one more is refused.
+const QUEUE_JOBS_MAX: usize = 8192;
+/// Payload bytes that may wait for the writer; a job that would add to more is refused.
+const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// A SQLite file as a store of operations.
+pub struct SqliteStore {
+    identity_key: IdentityKey,
+    sealer: Sealer,
+    judge: Arc<Judge>,
+    readers: Readers,
+    counts: Arc<Counts>,
+    queued_bytes: Arc<AtomicUsize>,
+    /// `None` once it closes.
+    jobs: Option<SyncSender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl SqliteStore {
+    /// Opens the file, or makes it. Blocks; an error has changed nothing.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<SqliteStore, OpenError> {
+        let mut opened = open::open(path.as_ref(), &options)?;
+        let other = |error: std::io::Error| OpenError::io(path.as_ref(), &error);
+        let (judge, counts) = (Arc::new(opened.judge), Arc::new(Counts::default()));
+        // A log that a crash has left is cut at the first idle moment, so it counts as one page at least.
+        let (pages, gate) = (Arc::new(AtomicI32::new(1)), Arc::new(Mutex::new(())));
+        let (tell, told) = sync_channel(1);
+        let (jobs, waiting) = sync_channel(QUEUE_JOBS_MAX);
+        let log = Log::new(pages.clone(), tell);
+        log.watch(&mut opened.connection).map_err(|error| OpenError::sqlite(path.as_ref(), &error))?;
+        let writer = Writer {
+            path: opened.path.clone(),
+            record_bytes_max: options.record_bytes_max,
+            judge: judge.clone(),
+            counts: counts.clone(),
+            log,
+            gate: gate.clone(),
+            connection: Some(opened.connection),
+        };
+        let checkpointer = Checkpointer { path: opened.path.clone(), pages, gate };
+        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let threads = vec![
+            thread("store-writer").spawn(move || writer.run(&waiting)).map_err(other)?,
+            thread("store-checkpointer").spawn(move || checkpointer.run(&told)).map_err(other)?,
+        ];
+        Ok(SqliteStore {
+            identity_key: opened.identity_key,
+            sealer: opened.sealer,
+            judge,
+            readers: Readers::new(opened.path),
+            counts,
+            queued_bytes: Arc::default(),
+            jobs: Some(jobs),
+            threads,
+        })
+    }
+
+    /// What the writer did since the store was opened.
+    pub fn stats(&self) -> Stats {
+        self.counts.read()
+    }
+
+    async fn ask<W, A>(&self, work: W, job: impl FnOnce(Ask<W, A>) -> Job) -> Result<A, StoreError> {
+        let unavailable = |why: &str| StoreError::Unavailable(why.to_owned());
+        let (reply, answer) = oneshot::channel();
+        let job = job(Ask { work, reply });
+        let Some(_queued) = Queued::new(&self.queued_bytes, job.bytes()) else {
+            return Err(unavailable("too much waits to be written"));
+        };
+        let Some(jobs) = &self.jobs else { return Err(unavailable("the store is closed")) };
+        jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => unavailable("too many wait to be written"),
+            TrySendError::Disconnected(_) => unavailable("the writer has stopped"),
+        })?;
+        answer.await.unwrap_or_else(|_| Err(unavailable("the writer has stopped")))
+    }
+}
+
+/// Bytes that wait for the writer, for as long as their caller waits.
+struct Queued {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Queued {
+    /// `None` when too much waits. A single big job is let in when nothing else waits.
+    fn new(all: &Arc<AtomicUsize>, bytes: usize) -> Option<Queued> {
+        let before = all.fetch_add(bytes, Ordering::Relaxed);
+        let queued = Queued { all: all.clone(), bytes };
+        (before == 0 || before + bytes <= QUEUE_BYTES_MAX).then_some(queued)
+    }
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.readers.close();
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// How many records the next step of a sweep may touch.
+fn step_of(limit: u32, done: u64) -> u32 {
+    let left = u64::from(limit).saturating_sub(done);
+    u32::try_from(left).map_or(sweep::STEP_RECORDS_MAX, |left| left.min(sweep::STEP_RECORDS_MAX))
+}
+
+#[async_trait]
+impl OperationStore for SqliteStore {
+    fn name(&self) -> &'static str {
+        "sqlite"
+    }
+
+    fn identity_key(&self) -> &IdentityKey {
+        &self.identity_key
+    }
+
+    async fn read(&self, id: OperationId) -> Result<Read, StoreError> {
+        let judge = self.judge.clone();
+        self.readers.run(move |connection| read::beside(id, connection, &judge)).await?.open(&self.sealer)
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+        let claimed = self.ask(Box::new(ClaimWork::new(claim)), Job::Claim).await?;
+        Ok(match claimed {
+            RawClaimed::Won { now } => Claimed::Won { now },
+            RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(&self.sealer)?)),
+            RawClaimed::QuotaReached => Claimed::QuotaReached,
+        })
+    }
+
+    async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
+        let work = Box::new(AdvanceWork::new(advance, &self.sealer));
+        Ok(match self.ask(work, Job::Advance).await? {
+            RawAdvanced::Done { now, expires_at } => Advanced::Done { now, expires_at },
+            RawAdvanced::Superseded(read) => Advanced::Superseded(Box::new(read.open(&self.sealer)?)),
+            RawAdvanced::Missing => Advanced::Missing,
+        })
+    }
+
+    async fn count(&self, counts: Vec<(OperationId, Counters)>) -> Result<(), StoreError> {
+        self.ask(counts, Job::Count).await
+    }
+
+    async fn list(&self, query: Query) -> Result<Page, StoreError> {
+        let judge = self.judge.clone();
+        let page = self.readers.run(move |connection| list::run(&query, connection, &judge)).await?;
+        let records = page.records.into_iter().map(|record| record.open(&self.sealer));
+        let records = records.collect::<Result<_, _>>()?;
+        Ok(Page { now: page.now, records, next_cursor: page.next_cursor })
+    }
+
+    async fn events(&self, id: OperationId) -> Result<Vec<Event>, StoreError> {
+        self.readers.run(move |connection| events::of(id, connection)).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<Swept, StoreError> {
+        let mut swept = Swept::default();
+        loop {
+            let step = step_of(limit, swept.tombstones + swept.deleted);
+            let done = if step > 0 { self.ask(step, Job::Sweep).await? } else { Swept::default() };
+            if done == Swept::default() {
+                return Ok(swept);
+            }
+            swept.tombstones += done.tombstones;
+            swept.deleted += done.deleted;
+        }
+    }
+
+    async fn lose_stale(&self, limit: u32) -> Result<u64, StoreError> {
+        let mut lost = 0;
+        loop {
+            let step = step_of(limit, lost);
+            let done = if step > 0 { self.ask(step, Job::Lose).await? } else { 0 };
+            if done == 0 {
+                return Ok(lost);
+            }
+            lost += done;
+        }
+    }
+
+    async fn survey(&self) -> Result<Survey, StoreError> {
+        let judge = self.judge.clone();
+        self.readers.run(move |connection| survey::run(connection, &judge)).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        self.readers.run(|connection| connection.query_row("SELECT 1", [], |_| Ok(()))).await?;
+        self.ask((), Job::Ready).await
+    }
+}

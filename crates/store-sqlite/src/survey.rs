@@ -1,0 +1,23 @@
+//! What stands in the store, for gauges: two ranges of the small index of open records.
+
+use onefold_core::StoreTime;
+use onefold_store::{Judge, Survey};
+use rusqlite::Connection;
+
+const UNKNOWN: &str =
+    "SELECT count(*), min(lease_until) FROM operations WHERE state = 5 AND lease_until IS NOT NULL";
+const PROCESSING: &str = "SELECT count(*) FROM operations WHERE state = 1 AND lease_until IS NOT NULL";
+
+#[cfg(test)]
+pub(crate) const SQL: &[&str] = &[UNKNOWN, PROCESSING];
+
+/// Counts what stands. The age of an unknown outcome counts from when it became unknown.
+pub(crate) fn run(connection: &Connection, judge: &Judge) -> rusqlite::Result<Survey> {
+    let (unknown, since): (u64, Option<i64>) = connection
+        .prepare_cached(UNKNOWN)?
+        .query_row([], |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))?;
+    let processing =
+        connection.prepare_cached(PROCESSING)?.query_row([], |row| row.get::<_, i64>(0))?.unsigned_abs();
+    let now = judge.timeline().now().time;
+    Ok(Survey { unknown, unknown_oldest: since.map(|since| StoreTime(since).until(now)), processing })
+}
