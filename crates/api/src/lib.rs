@@ -1,1 +1,41 @@
-//! The operations API on the admin listener.
+//! The admin listener: health, metrics, and the operations API (INTERFACES, "Admin listener").
+//!
+//! *Invariants.* Everything goes through the engine. The listener has no roles yet, so it is for loopback alone;
+//! the settings refuse anything else. Every act needs a reason and is kept with the record.
+
+mod health;
+mod operations;
+mod refusal;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+use onefold_engine::Engine;
+use prometheus_client::registry::Registry;
+
+/// The content type of what `/metrics` answers.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Clone)]
+struct Admin {
+    engine: Engine,
+    metrics: Arc<Registry>,
+}
+
+/// The routes of the admin listener.
+pub fn router(engine: Engine) -> Router {
+    let mut metrics = Registry::default();
+    engine.signals().register(&mut metrics);
+    let admin = Admin { engine, metrics: Arc::new(metrics) };
+    Router::new()
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .route("/v1/operations", get(operations::list))
+        .route("/v1/operations/{id}", get(operations::show))
+        .route("/v1/operations/{id}/resolve", post(operations::resolve))
+        .route("/v1/operations/{id}/release", post(operations::release))
+        .fallback(refusal::no_such_path)
+        .with_state(admin)
+}

@@ -1,1 +1,40 @@
-fn main() {}
+//! The command `onefold`: thin, wires the rest.
+//!
+//! Data goes to stdout, everything else to stderr. A command that fails says what, where and what to do, and ends
+//! with one of the exit codes of [`exit`].
+
+mod args;
+mod exit;
+mod log;
+mod operations;
+mod serve;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command, StoreCommand};
+use crate::exit::Failure;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    log::start(args.common.log);
+    // What cannot be raised stays as it is; a refused connection says so later.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::failed(format!("the runtime could not be started: {error}")).tell(),
+    };
+    let done = runtime.block_on(async {
+        match args.command {
+            Command::Serve(serve) => serve::run(&args.common, &serve).await,
+            Command::Operations(command) => operations::run(&args.common, command).await,
+            Command::Store(StoreCommand::Migrate) => store::migrate(&args.common),
+        }
+    });
+    match done {
+        Ok(code) => code,
+        Err(failure) => failure.tell(),
+    }
+}

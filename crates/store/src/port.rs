@@ -213,6 +213,8 @@ pub struct Query {
 /// One page of records, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
+    /// The store's time of reading.
+    pub now: StoreTime,
     /// The records.
     pub records: Vec<Record>,
     /// Where the next page begins; `None` at the end.

@@ -31,7 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["store", "core"]),
     ("http", &["engine", "store", "core", "canon"]),
     ("gateway", &["engine", "http", "core", "canon"]),
-    ("api", &["engine", "http", "store", "core"]),
+    ("api", &["engine", "http", "config", "store", "core"]),
     ("config", &["core", "canon"]),
     ("cli", LIBRARIES),
     ("testkit", &[]),

@@ -1,0 +1,30 @@
+//! Whether the process lives, whether it can do its work, and what it has counted.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::text::encode;
+
+use crate::{Admin, OPENMETRICS};
+
+/// The process answers.
+pub(crate) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// The store can be read and written.
+pub(crate) async fn ready(State(admin): State<Admin>) -> Response {
+    match admin.engine.ready().await {
+        Ok(()) => "ready\n".into_response(),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {error}\n")).into_response(),
+    }
+}
+
+/// Everything counted, as OpenMetrics text.
+pub(crate) async fn metrics(State(admin): State<Admin>) -> Response {
+    let mut text = String::new();
+    match encode(&mut text, &admin.metrics) {
+        Ok(()) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

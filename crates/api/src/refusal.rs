@@ -1,0 +1,53 @@
+//! Refusals of the operations API as problem documents.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use onefold_core::Problem;
+use onefold_engine::ActError;
+use onefold_http::ProblemDocument;
+use onefold_store::StoreError;
+
+/// A refusal on its way out.
+pub(crate) struct Refusal(ProblemDocument);
+
+impl Refusal {
+    pub(crate) fn new(problem: Problem, detail: impl Into<String>) -> Refusal {
+        Refusal(ProblemDocument::new(problem, detail))
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        self.0.into_response("/.well-known/idempotency").map(Body::from)
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Refusal {
+        Refusal(
+            ProblemDocument::new(Problem::StoreUnavailable, error.to_string())
+                .retry_after(onefold_core::retry::RETRY_AFTER_MIN),
+        )
+    }
+}
+
+impl From<ActError> for Refusal {
+    fn from(error: ActError) -> Refusal {
+        let problem = match &error {
+            ActError::NotFound => Problem::NotFound,
+            ActError::NotUnknown { .. } => Problem::NotUnknown,
+            ActError::OwnerAlive { .. } => Problem::OwnerAlive,
+            ActError::TextMissing(_) => Problem::ReasonMissing,
+            ActError::Store(error) => return error.clone().into(),
+        };
+        Refusal::new(problem, error.to_string())
+    }
+}
+
+/// Nothing is at this path.
+pub(crate) async fn no_such_path() -> Refusal {
+    Refusal::new(
+        Problem::NotFound,
+        "there is nothing here; see /v1/operations, /metrics, /healthz and /readyz",
+    )
+}

@@ -1,0 +1,168 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Many attempts, one effect.
+#[derive(Parser)]
+#[command(name = "onefold", version, propagate_version = true)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(clap::Args)]
+pub(crate) struct Common {
+    /// The store: sqlite:PATH
+    #[arg(long, global = true, env = "ONEFOLD_STORE", value_name = "URL")]
+    pub(crate) store: Option<String>,
+    /// The settings
+    #[arg(long, global = true, env = "ONEFOLD_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// How data is printed
+    #[arg(long, global = true, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+    /// What is logged to stderr
+    #[arg(long, global = true, value_enum, default_value_t = LogLevel::Info)]
+    pub(crate) log: LogLevel,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Protect an HTTP service: a reverse proxy that lets a retried request have one effect
+    Serve(Serve),
+    /// Look at operations, and settle those whose outcome is unknown
+    #[command(subcommand)]
+    Operations(Operations),
+    /// Look after the store
+    #[command(subcommand)]
+    Store(StoreCommand),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Serve {
+    /// The service to protect, such as http://127.0.0.1:3000
+    #[arg(long, value_name = "URL")]
+    pub(crate) upstream: Option<String>,
+    /// Where callers connect [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+    /// Where operators and monitoring connect [default: 127.0.0.1:7070]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) admin_listen: Option<String>,
+    /// Let requests without credentials share one scope although others can connect
+    #[arg(long)]
+    pub(crate) allow_anonymous: bool,
+    /// Refuse what is otherwise only warned of
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Bring the store to this release's schema
+    Migrate,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Operations {
+    /// List operations, oldest first
+    List(List),
+    /// Show one operation with its history
+    Show {
+        /// Its id: 64 hexadecimal digits
+        id: String,
+    },
+    /// Settle an operation whose outcome is unknown
+    Resolve(Resolve),
+    /// Take an operation from its attempt: it becomes outcome_unknown, never free
+    Release {
+        /// Its id: 64 hexadecimal digits
+        id: String,
+        /// Why; kept with the record
+        #[arg(long)]
+        reason: String,
+        /// Also when the attempt is alive
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+#[derive(clap::Args)]
+pub(crate) struct List {
+    /// In this state: received, processing, succeeded, rejected, failed, outcome_unknown
+    #[arg(long)]
+    pub(crate) state: Option<String>,
+    /// Of this operation
+    #[arg(long)]
+    pub(crate) operation: Option<String>,
+    /// Of this scope; may be repeated, in the order of the contract
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) scope: Vec<String>,
+    /// Under this key
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// With this resource id
+    #[arg(long)]
+    pub(crate) resource: Option<String>,
+    /// Made at least this long ago: 30s, 5m, 7d
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) older_than: Option<String>,
+    /// Where the page before ended
+    #[arg(long)]
+    pub(crate) cursor: Option<i64>,
+    /// At most this many
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Resolve {
+    /// Its id: 64 hexadecimal digits
+    pub(crate) id: String,
+    /// What happened: succeeded (it did) or failed (it did not; the key is free)
+    #[arg(long = "as", value_enum)]
+    pub(crate) resolved_as: ResolveAs,
+    /// Why; kept with the record
+    #[arg(long)]
+    pub(crate) reason: String,
+    /// What shows it; kept with the record
+    #[arg(long)]
+    pub(crate) evidence: String,
+    /// What it brought forth, such as order:5001
+    #[arg(long, value_name = "TYPE:ID")]
+    pub(crate) resource: Option<String>,
+    /// The status that duplicates get from now on
+    #[arg(long, value_parser = clap::value_parser!(u16).range(200..=599))]
+    pub(crate) status: Option<u16>,
+    /// The body that duplicates get from now on
+    #[arg(long, value_name = "STRING|@FILE", requires = "status")]
+    pub(crate) body: Option<String>,
+    /// The type of that body
+    #[arg(long, default_value = "application/json", requires = "body")]
+    pub(crate) content_type: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum ResolveAs {
+    Succeeded,
+    Failed,
+}

@@ -1,0 +1,240 @@
+//! `onefold operations`: for whoever is called at three in the morning.
+
+use std::process::ExitCode;
+
+use comfy_table::presets::UTF8_NO_BORDERS;
+use comfy_table::{ContentArrangement, Table};
+use onefold_core::{Answer, Lease, OperationId, Record, Resource, State, StoreTime};
+use onefold_engine::{ActError, Engine, Release, Resolution, ResolvedAs, Shown};
+use onefold_http::view;
+use onefold_store::{Query, StoreError};
+use serde_json::{Value, json};
+
+use crate::args::{Common, List, Operations, Output, Resolve, ResolveAs};
+use crate::exit::Failure;
+use crate::store;
+
+/// Runs one of the commands.
+pub(crate) async fn run(common: &Common, command: Operations) -> Result<ExitCode, Failure> {
+    let engine = store::engine(common)?;
+    match command {
+        Operations::List(wanted) => list(&engine, common.output, wanted).await,
+        Operations::Show { id } => {
+            let shown = engine.show(operation_id(&id)?).await.map_err(unavailable)?;
+            let shown = shown.ok_or_else(|| Failure::failed("there is no such operation"))?;
+            show(common.output, &shown)
+        }
+        Operations::Resolve(resolve) => {
+            let id = operation_id(&resolve.id)?;
+            let shown = engine.resolve(id, resolution(resolve)?).await.map_err(refused)?;
+            show(common.output, &shown)
+        }
+        Operations::Release { id, reason, force } => {
+            let release = Release { reason, force, who: who() };
+            let shown = engine.release(operation_id(&id)?, release).await.map_err(refused)?;
+            show(common.output, &shown)
+        }
+    }
+}
+
+async fn list(engine: &Engine, output: Output, wanted: List) -> Result<ExitCode, Failure> {
+    let query = Query {
+        state: wanted.state.map(|s| s.parse()).transpose().map_err(|e| usage("--state", &e))?,
+        operation: wanted.operation,
+        scope: (!wanted.scope.is_empty()).then(|| wanted.scope.join(",")),
+        key: wanted.key,
+        resource: wanted.resource,
+        older_than: wanted
+            .older_than
+            .map(|text| onefold_config::duration(&text))
+            .transpose()
+            .map_err(|e| usage("--older-than", &e))?,
+        cursor: wanted.cursor,
+        limit: wanted.limit,
+    };
+    let page = engine.list(query).await.map_err(unavailable)?;
+    if output == Output::Json {
+        let items: Vec<Value> = page.records.iter().map(|r| view::for_operator(r, page.now)).collect();
+        println!("{}", json!({"items": items, "next_cursor": page.next_cursor}));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if page.records.is_empty() {
+        println!("no such operation");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new();
+    table.load_style(UTF8_NO_BORDERS).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["id", "operation", "state", "attempt", "age", "key"]);
+    for record in &page.records {
+        table.add_row([
+            record.id.to_string(),
+            printable(&record.operation),
+            state(record),
+            record.attempt.to_string(),
+            age(record.created_at, page.now),
+            printable(record.key.as_str()),
+        ]);
+    }
+    println!("{table}");
+    if let Some(cursor) = page.next_cursor {
+        println!("there are more: --cursor {cursor}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(output: Output, shown: &Shown) -> Result<ExitCode, Failure> {
+    let view = view::with_history(&shown.record, &shown.events, shown.now);
+    if output == Output::Json {
+        println!("{view}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let record = &shown.record;
+    println!("operation   {}", printable(&record.operation));
+    println!("id          {}", record.id);
+    println!("scope       {}", record.scope);
+    println!("key         {}", printable(record.key.as_str()));
+    println!("state       {}", state(record));
+    println!("attempt     {} (by {})", record.attempt, printable(&record.owner));
+    println!("created     {} ({} ago)", view::time(record.created_at), age(record.created_at, shown.now));
+    for (name, at) in [("completed", record.completed_at), ("expires", record.expires_at)] {
+        if let Some(at) = at {
+            println!("{name:<12}{}", view::time(at));
+        }
+    }
+    if let Some(resource) = &record.resource {
+        println!("resource    {}:{}", printable(&resource.kind), printable(&resource.id));
+    }
+    println!("response    {}", view["response"]);
+    let counters = record.counters;
+    println!(
+        "met by      {} duplicates, {} replays, {} conflicts",
+        counters.duplicates, counters.replays, counters.conflicts
+    );
+    for event in &shown.events {
+        println!(
+            "{}  attempt {} {} by {}: {}{}",
+            view::time(event.at),
+            event.attempt,
+            view::event_kind(event.kind),
+            printable(&event.who),
+            printable(&event.reason),
+            if event.evidence.is_empty() {
+                String::new()
+            } else {
+                format!(" [{}]", printable(&event.evidence))
+            },
+        );
+    }
+    if let Some(next) = next_step(record) {
+        println!("\n{next}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the operator can do about it.
+fn next_step(record: &Record) -> Option<String> {
+    match (record.state, record.lease) {
+        (State::OutcomeUnknown, _) | (State::Processing, Lease::Over) => Some(format!(
+            "Find out from the service whether this happened, then settle it:\n  \
+             onefold operations resolve {0} --as succeeded --reason … --evidence …\n  \
+             onefold operations resolve {0} --as failed --reason … --evidence …   (frees the key)",
+            record.id
+        )),
+        _ => None,
+    }
+}
+
+fn resolution(resolve: Resolve) -> Result<Resolution, Failure> {
+    let resource = match resolve.resource.as_deref().map(|text| text.split_once(':')) {
+        None => None,
+        Some(Some((kind, id))) if !kind.is_empty() && !id.is_empty() => {
+            Some(Resource { kind: kind.to_owned(), id: id.to_owned() })
+        }
+        Some(_) => return Err(Failure::usage("--resource: write TYPE:ID, such as order:5001")),
+    };
+    let answer = match resolve.status {
+        None => None,
+        Some(status) => {
+            let body = body(resolve.body.as_deref())?;
+            let headers = match body {
+                Some(_) => vec![("content-type".to_owned(), resolve.content_type.into_bytes())],
+                None => Vec::new(),
+            };
+            Some(Answer { status, headers, body: body.unwrap_or_default(), trailers: Vec::new() })
+        }
+    };
+    let resolved_as = match resolve.resolved_as {
+        ResolveAs::Succeeded => ResolvedAs::Succeeded,
+        ResolveAs::Failed => ResolvedAs::Failed,
+    };
+    Ok(Resolution {
+        resolved_as,
+        reason: resolve.reason,
+        evidence: resolve.evidence,
+        resource,
+        answer,
+        who: who(),
+    })
+}
+
+fn body(text: Option<&str>) -> Result<Option<Vec<u8>>, Failure> {
+    match text.map(|text| text.strip_prefix('@').ok_or(text)) {
+        None => Ok(None),
+        Some(Err(text)) => Ok(Some(text.as_bytes().to_vec())),
+        Some(Ok(file)) => {
+            let read = std::fs::read(file);
+            read.map(Some).map_err(|error| Failure::usage(format!("--body: {file} cannot be read: {error}")))
+        }
+    }
+}
+
+fn operation_id(text: &str) -> Result<OperationId, Failure> {
+    text.parse().map_err(|error| Failure::usage(format!("{error}; see `onefold operations list`")))
+}
+
+fn who() -> String {
+    let user =
+        std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".into());
+    format!("{user} (command line)")
+}
+
+fn state(record: &Record) -> String {
+    match (record.state, record.lease) {
+        (State::Processing, Lease::Over) => "processing (lease over)".to_owned(),
+        (state, _) => state.to_string(),
+    }
+}
+
+/// Keys come from callers: control characters never reach the terminal.
+fn printable(text: &str) -> String {
+    text.escape_debug().to_string()
+}
+
+fn age(from: StoreTime, now: StoreTime) -> String {
+    let seconds = from.until(now).as_secs();
+    match seconds {
+        0..=119 => format!("{seconds}s"),
+        120..=7199 => format!("{}m", seconds / 60),
+        7200..=172_799 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+fn usage(flag: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure::usage(format!("{flag}: {error}"))
+}
+
+fn unavailable(error: StoreError) -> Failure {
+    Failure::unavailable(error.to_string())
+}
+
+fn refused(error: ActError) -> Failure {
+    match error {
+        ActError::Store(error) => unavailable(error),
+        ActError::TextMissing(_) => Failure::usage(error.to_string()),
+        ActError::OwnerAlive { .. } => {
+            Failure::busy(format!("{error}; wait for it, or release it with --force"))
+        }
+        ActError::NotFound | ActError::NotUnknown { .. } => Failure::failed(error.to_string()),
+    }
+}

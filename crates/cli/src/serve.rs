@@ -1,0 +1,218 @@
+//! `onefold serve`: everything is read, opened and bound before the first request is taken.
+
+use std::fs::File;
+use std::io::{self, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use onefold_config::{Flags, Operation, Settings, TlsFiles};
+use onefold_core::Contract;
+use onefold_engine::{Engine, Limits};
+use onefold_gateway::{Implicit, Options, Route};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_rustls::rustls::ServerConfig;
+
+use crate::args::{Common, Serve};
+use crate::exit::Failure;
+use crate::store::Place;
+
+/// Runs a gateway until SIGTERM or SIGINT.
+pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Failure> {
+    let settings = settings(common, serve)?;
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    upstream_is_there(&settings).await?;
+    let store = Place::of_settings(&settings).open()?;
+    let limits = Limits {
+        live_keys_per_scope: settings.limits.live_keys_per_scope,
+        waiters_per_key: settings.limits.waiters_per_key,
+        waiters: settings.limits.waiters,
+        ..Limits::default()
+    };
+    let engine = Engine::new(Arc::new(store), "gateway", limits);
+    let admin = bind(settings.server.admin_listen, "admin_listen").await?;
+    let options = options(&settings, serve)?;
+    let listen = settings.server.listen;
+    let gateway = onefold_gateway::start(options, engine.clone())
+        .await
+        .map_err(|error| not_bound(listen, "listen", &error))?;
+    let keeper = engine.keep(settings.store.sweep_every);
+    say_how(&settings, serve);
+    let admin_address = admin.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+    let admin_task = tokio::spawn(async move { axum::serve(admin, onefold_api::router(engine)).await });
+    let scheme = if settings.server.tls.is_some() { "https" } else { "http" };
+    announce(&format!("listening on {scheme}://{}\nadmin on http://{admin_address}\n", gateway.address()))?;
+
+    wait_for_the_end().await?;
+    tracing::info!("stopping: what runs may end within the grace");
+    drop(keeper);
+    let ended = gateway.stop(settings.server.shutdown_grace).await;
+    admin_task.abort();
+    if ended.cut_off > 0 {
+        let message = format!(
+            "{} running operations were cut off; they are listed by `onefold operations list --state outcome_unknown`",
+            ended.cut_off
+        );
+        return Err(Failure::failed(message));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings(common: &Common, serve: &Serve) -> Result<Settings, Failure> {
+    let flags = Flags {
+        upstream: serve.upstream.clone(),
+        listen: serve.listen.clone(),
+        admin_listen: serve.admin_listen.clone(),
+        store: common.store.clone(),
+    };
+    let read = match &common.config {
+        Some(path) => Settings::load_with(path, &flags),
+        None => Settings::without_file(&flags),
+    };
+    let strict = |settings: Settings| if serve.strict { settings.refuse_warnings() } else { Ok(settings) };
+    read.and_then(strict).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// A name that means nothing is a mistake in the settings; a service that is not up yet is only worth a word.
+async fn upstream_is_there(settings: &Settings) -> Result<(), Failure> {
+    let url = &settings.upstream.url;
+    let authority = url.authority();
+    let port = if url.is_https() { 443 } else { 80 };
+    let has_port = http::uri::Authority::try_from(authority).is_ok_and(|a| a.port().is_some());
+    let address = if has_port { authority.to_owned() } else { format!("{authority}:{port}") };
+    let found = tokio::net::lookup_host(&address).await.map(|mut found| found.next());
+    let Ok(Some(found)) = found else {
+        return Err(Failure::unavailable(format!("the upstream {url} has no address: is its name right?")));
+    };
+    if let Err(error) = tokio::net::TcpStream::connect(found).await {
+        tracing::warn!(%url, %error, "the upstream cannot be reached yet; until it can, requests are answered with 502");
+    }
+    Ok(())
+}
+
+fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
+    let proxies = settings.server.trusted_proxies.clone();
+    let implicit = settings.operations.is_empty().then(|| Implicit {
+        contract: Arc::new(settings.defaults.clone()),
+        anonymous: settings.server.listen.ip().is_loopback() || serve.allow_anonymous,
+    });
+    Ok(Options {
+        listen: settings.server.listen,
+        tls: settings.server.tls.as_ref().map(tls).transpose()?,
+        upstream: settings
+            .upstream
+            .url
+            .to_string()
+            .parse()
+            .map_err(|error| Failure::usage(format!("upstream.url: {error}")))?,
+        upstream_timeout: settings.upstream.timeout,
+        request_bytes_max: settings.server.max_request,
+        trusted: Arc::new(move |ip| proxies.iter().any(|network| network.contains(ip))),
+        routes: settings.operations.iter().map(route).collect::<Result<_, _>>()?,
+        implicit,
+        operations_path: settings.paths.operations.clone(),
+        policy_path: settings.paths.policy.clone(),
+        spool_dir: std::env::temp_dir(),
+    })
+}
+
+fn route(operation: &Operation) -> Result<Route, Failure> {
+    let Operation { contract, matcher } = operation;
+    let pointers = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
+    let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", contract.operation));
+    let (method, pattern) = (matcher.method.clone(), matcher.path.clone());
+    Ok(Route {
+        label: contract.operation.as_str().into(),
+        method: method.clone(),
+        path: pattern.to_string(),
+        ignore: pointers(&contract.fingerprint.ignore).map_err(|e| wrong(&e))?,
+        redact: pointers(&contract.store_response.redact).map_err(|e| wrong(&e))?,
+        body_key: contract.key.body.as_ref().map(|text| text.parse()).transpose().map_err(|e| wrong(&e))?,
+        matches: Arc::new(move |asked, path| {
+            let named = (asked.as_str() == method).then(|| pattern.matches(path)).flatten()?;
+            Some(named.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        }),
+        contract: Arc::new(contract.clone()),
+    })
+}
+
+fn tls(files: &TlsFiles) -> Result<Arc<ServerConfig>, Failure> {
+    let open = |path: &Path| -> Result<BufReader<File>, Failure> {
+        let file = File::open(path);
+        file.map(BufReader::new).map_err(|error| {
+            Failure::usage(format!("server.tls: {} cannot be read: {error}", path.display()))
+        })
+    };
+    let bad = |path: &Path, what: &str| Failure::usage(format!("server.tls: {} {what}", path.display()));
+    let certs = rustls_pemfile::certs(&mut open(&files.cert)?)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|_| bad(&files.cert, "is not a PEM file of certificates"))?;
+    let key = rustls_pemfile::private_key(&mut open(&files.key)?)
+        .ok()
+        .flatten()
+        .ok_or_else(|| bad(&files.key, "holds no private key in PEM"))?;
+    let mut config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(certs, key)
+        .map_err(|error| Failure::usage(format!("server.tls: {error}")))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| not_bound(address, setting, &error))
+}
+
+fn not_bound(address: SocketAddr, setting: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::usage(format!(
+            "server.{setting}: {address} is in use by another process; stop it, or choose another address"
+        )),
+        _ => Failure::usage(format!("server.{setting}: {address} cannot be listened on: {error}")),
+    }
+}
+
+fn say_how(settings: &Settings, serve: &Serve) {
+    if settings.operations.is_empty() {
+        let anonymous = settings.server.listen.ip().is_loopback() || serve.allow_anonymous;
+        tracing::info!(
+            requests_without_credentials = if anonymous { "share one scope" } else { "are refused" },
+            "no operation is configured: every POST and PATCH that carries {} is protected, one operation for each method and path",
+            key_names(&settings.defaults),
+        );
+    }
+    for operation in &settings.operations {
+        let contract = &operation.contract;
+        tracing::info!(
+            operation = %contract.operation, boundary = %contract.boundary,
+            "{} {} is protected", operation.matcher.method, operation.matcher.path,
+        );
+    }
+    tracing::info!(upstream = %settings.upstream.url, store = %settings.store.url, "ready");
+}
+
+fn key_names(contract: &Contract) -> String {
+    contract.key.headers.join(" or ")
+}
+
+fn announce(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::failed(format!("stdout: {error}")))
+}
+
+async fn wait_for_the_end() -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::failed(format!("signals cannot be waited for: {error}"));
+    let mut term = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    Ok(())
+}
