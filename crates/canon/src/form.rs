@@ -173,4 +173,11 @@ mod tests {
         assert_eq!(digest(&body, 1, 100), None);
         assert!(digest(&body, 1, 299).is_some());
     }
+
+    #[test]
+    fn a_name_is_bounded_before_it_ends() {
+        let mut form = FormBody::new(Selection::default(), 100);
+        assert!(form.update(&[b'x'; 98]).is_ok());
+        assert!(form.update(b"x").is_err());
+    }
 }

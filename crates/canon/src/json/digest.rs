@@ -278,6 +278,7 @@ mod tests {
         let members: Vec<String> = (0..300).map(|at| format!("\"{at}\":0")).collect();
         for body in [
             format!("{{\"{long}\":0}}"),
+            format!("{{\"{long}"),
             format!("1e{long}"),
             format!("{{{}}}", members.join(",")),
             "[".repeat(100),
