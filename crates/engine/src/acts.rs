@@ -175,7 +175,11 @@ impl Engine {
                 if_superseded: None,
             };
             match self.0.store.advance(advance).await? {
-                Advanced::Done { .. } => return self.show(id).await?.ok_or(ActError::NotFound),
+                Advanced::Done { .. } => {
+                    let shown = self.show(id).await?.ok_or(ActError::NotFound)?;
+                    self.0.flights.taken(shown.record.clone(), shown.now);
+                    return Ok(shown);
+                }
                 Advanced::Superseded(found) => read = *found,
                 Advanced::Missing => return Err(ActError::NotFound),
             }

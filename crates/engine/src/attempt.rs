@@ -125,11 +125,16 @@ async fn heartbeat(engine: Engine, id: OperationId, attempt: u32, lease: Duratio
         let from = Instant::now();
         match engine.0.store.advance(advance).await {
             Ok(Advanced::Done { .. }) => flight.renewed(from + lease),
-            Ok(Advanced::Superseded(_) | Advanced::Missing) => {
+            Ok(Advanced::Superseded(read)) => {
                 engine.0.signals.fenced_write();
                 tracing::warn!(operation = %id, attempt, "the attempt was superseded while it was running");
+                let Read { now, record } = *read;
+                if let Some(record) = record {
+                    engine.0.flights.taken(record, now);
+                }
                 return;
             }
+            Ok(Advanced::Missing) => return engine.0.signals.fenced_write(),
             Err(error) => {
                 engine.0.signals.store_error();
                 tracing::warn!(operation = %id, attempt, %error, "the lease could not be renewed");

@@ -53,6 +53,17 @@ impl Flight {
     }
 }
 
+impl Flights {
+    /// Somebody else took the operation from an attempt that runs here: those who wait or come are told so, although
+    /// the attempt has not ended.
+    pub(crate) fn taken(&self, record: Record, now: StoreTime) {
+        let flight = self.map.lock().remove(&record.id);
+        if let Some(flight) = flight {
+            flight.stage.send_replace(Stage::Ended { record: Arc::new(record), now });
+        }
+    }
+}
+
 /// The record of a running attempt as seen at this moment.
 pub(crate) fn seen_running(record: &Record, until: Instant) -> Record {
     let left = until.saturating_duration_since(Instant::now());
@@ -145,7 +156,11 @@ impl Leader {
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        self.map.lock().remove(&self.id);
+        let mut map = self.map.lock();
+        if map.get(&self.id).is_some_and(|flight| Arc::ptr_eq(flight, &self.flight)) {
+            map.remove(&self.id);
+        }
+        drop(map);
         self.flight.stage.send_if_modified(|stage| {
             if matches!(stage, Stage::Ended { .. }) {
                 return false;

@@ -145,9 +145,7 @@ impl Gateway {
             .with("reason", why)
             .with("original_status", status)
             .with("resource", record.resource.as_ref().map(view::resource));
-        let mut response = problem.into_response(&self.options.policy_path);
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-        answer(response)
+        answer(problem.into_response(&self.options.policy_path))
     }
 
     /// `response = "current"`: the resource as it is now, read with the caller's own credentials.

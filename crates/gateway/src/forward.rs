@@ -55,6 +55,9 @@ impl Head {
     fn forwarded_headers(&self, gateway: &Gateway, caller: Caller) -> HeaderMap {
         let mut headers = strip_hop_by_hop(&self.headers);
         headers.remove(header::EXPECT);
+        if takes_trailers(&self.headers) {
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        }
         let host = self.headers.get(header::HOST).cloned().or_else(|| {
             self.uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok())
         });
@@ -82,6 +85,12 @@ impl Head {
         }
         headers
     }
+}
+
+/// Whether the caller takes trailers; then the gateway does, for the upstream (RFC 9110, section 10.1.4).
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(header::TE).iter().filter_map(|value| value.to_str().ok());
+    values.any(|value| value.split(',').any(|coding| coding.trim().eq_ignore_ascii_case("trailers")))
 }
 
 impl Gateway {

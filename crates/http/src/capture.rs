@@ -68,11 +68,7 @@ fn redacted(redact: &[Pointer], body: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 fn is_replayed(name: &HeaderName) -> bool {
-    !is_hop_by_hop(name)
-        && !is_of_one_exchange(name)
-        && !is_marker(name)
-        && name != header::CONTENT_LENGTH
-        && name != header::TRAILER
+    !is_hop_by_hop(name) && !is_of_one_exchange(name) && !is_marker(name) && name != header::CONTENT_LENGTH
 }
 
 /// Whether the field is one of the layer's own, which an upstream cannot set.
