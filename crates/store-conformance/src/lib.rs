@@ -1,1 +1,90 @@
 //! What every store of Onefold must do, as one suite; and the memory store.
+//!
+//! [`conformance!`] makes one test of each behaviour for a store. Behaviours are told through the port alone and with
+//! a clock that is turned by hand, so nothing sleeps and nothing depends on how a store keeps its rows. What belongs
+//! to one engine (files, locks, crashes) is tested beside that engine. A new store runs the suite before anything
+//! else; a new rule for stores is a new behaviour here.
+
+pub mod behaviours;
+mod fixture;
+mod memory;
+
+pub use fixture::{Fixture, Made, Make};
+pub use memory::MemoryStore;
+
+/// Makes one test of each behaviour, on stores that the given [`Make`] makes.
+#[macro_export]
+macro_rules! conformance {
+    ($make:expr) => {
+        $crate::conformance! { @each $make;
+            claims::claim_is_won_once_by_many_claimers,
+            claims::loser_of_a_claim_sees_the_winners_record,
+            claims::claim_keeps_everything_it_was_given,
+            claims::claim_of_a_finished_record_shows_its_result,
+            claims::absent_record_reads_as_absent_with_the_time,
+            transitions::transition_from_another_attempt_changes_nothing,
+            transitions::transition_from_another_state_changes_nothing,
+            transitions::transition_of_no_record_is_missing,
+            transitions::event_is_written_with_its_transition_and_only_then,
+            transitions::late_success_of_superseded_attempt_is_kept_as_evidence,
+            transitions::attempt_that_holds_the_number_settles_an_unknown_outcome,
+            transitions::one_of_many_transitions_from_one_start_is_done,
+            leases::lease_lives_and_ends_by_the_stores_clock,
+            leases::renewal_keeps_a_lease_alive,
+            leases::renewal_of_a_settled_record_is_superseded,
+            leases::lapsed_lease_is_over_and_the_state_stays,
+            leases::only_processing_records_have_a_lease,
+            takeovers::takeover_waits_for_the_end_of_the_lease,
+            takeovers::lease_is_judged_when_the_takeover_is_written,
+            takeovers::failed_record_begins_again_with_another_fingerprint,
+            takeovers::settling_lets_go_of_what_the_attempt_before_left,
+            retention::only_terminal_records_expire,
+            retention::retention_begins_at_completion,
+            retention::record_for_good_never_expires,
+            retention::retention_is_that_of_the_latest_attempt,
+            retention::expiry_is_decided_by_time_without_a_sweep,
+            retention::begin_from_expired_needs_the_retention_to_be_over,
+            retention::expired_record_begins_anew_and_its_attempt_goes_on,
+            retention::tombstone_begins_anew,
+            tombstones::sweep_leaves_a_tombstone_without_payload,
+            tombstones::tombstone_keeps_its_history_until_it_is_deleted,
+            tombstones::tombstone_of_no_length_is_deleted_at_once,
+            tombstones::sweep_is_bounded_and_comes_to_an_end,
+            tombstones::sweep_touches_nothing_before_its_time,
+            lost::stale_attempt_becomes_an_unknown_outcome_with_an_event,
+            lost::stale_attempt_that_may_resume_is_left_alone,
+            lost::living_attempt_is_left_alone,
+            lost::marking_is_bounded,
+            quota::claim_beyond_the_quota_writes_nothing,
+            quota::known_key_is_never_refused_by_the_quota,
+            quota::finished_record_counts_until_it_is_a_tombstone,
+            quota::record_that_begins_again_counts_once,
+            quota::tombstone_that_begins_anew_counts_again,
+            quota::each_scope_has_its_own_quota,
+            counting::counters_add_up_and_pass_over_what_is_gone,
+            listing::pages_show_everything_once_while_records_come_and_go,
+            listing::every_filter_narrows_the_list,
+            listing::filters_hold_together,
+            listing::list_has_payloads_and_judged_leases,
+            identity::keys_are_compared_byte_for_byte,
+            identity::longest_key_and_odd_scopes_come_back_as_they_were,
+            identity::secret_is_the_same_at_every_look,
+            payloads::every_kind_of_result_comes_back_as_it_was,
+            payloads::empty_body_differs_from_nothing_kept,
+            payloads::body_of_a_mebibyte_comes_back_byte_for_byte,
+            time::time_never_runs_back,
+            time::leap_forward_ends_no_live_lease,
+            time::clock_that_was_set_back_does_not_lengthen_a_lease,
+            survey::survey_counts_open_records_and_the_age_of_the_unknown,
+            survey::working_store_is_ready,
+        }
+    };
+    (@each $make:expr; $($file:ident :: $behaviour:ident,)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $behaviour() {
+                $crate::behaviours::$file::$behaviour($crate::Fixture::new($make)).await;
+            }
+        )*
+    };
+}

@@ -29,6 +29,8 @@ mod read;
 mod readers;
 mod row;
 mod seal_keys;
+#[cfg(test)]
+mod sql;
 mod stats;
 mod store;
 mod survey;

@@ -1,0 +1,16 @@
+//! The behaviours, one file for each family. Each takes a fresh store and panics where the store differs.
+
+pub mod claims;
+pub mod counting;
+pub mod identity;
+pub mod leases;
+pub mod listing;
+pub mod lost;
+pub mod payloads;
+pub mod quota;
+pub mod retention;
+pub mod survey;
+pub mod takeovers;
+pub mod time;
+pub mod tombstones;
+pub mod transitions;

@@ -1,0 +1,144 @@
+//! One record of the memory store, and what transitions do to it.
+
+use onefold_core::contract::{OnStale, Retention};
+use onefold_core::{Counters, Event, Kept, Lease, Record, State, StoreTime};
+use onefold_store::{Advance, Also, Claim, Judge, Moment, Promise, Query, Step, StoredLease};
+
+/// A record with what is not shown of it.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) seq: i64,
+    /// Its lease is judged when it is read.
+    pub(super) record: Record,
+    leased_at: StoreTime,
+    pub(super) lease_until: StoreTime,
+    promise: Promise,
+    pub(super) events: Vec<Event>,
+}
+
+impl Row {
+    pub(super) fn claimed(claim: Claim, seq: i64, now: StoreTime) -> Row {
+        let record = Record {
+            id: claim.id,
+            scope: claim.scope,
+            operation: claim.operation,
+            key: claim.key,
+            correlation_id: claim.correlation_id,
+            fingerprint: Some(claim.fingerprint),
+            ignored: claim.ignored,
+            state: State::Processing,
+            attempt: 1,
+            owner: claim.owner,
+            lease: Lease::None,
+            on_stale: claim.promise.on_stale,
+            resource: None,
+            kept: Kept::Nothing,
+            created_at: now,
+            begun_at: Some(now),
+            completed_at: None,
+            expires_at: None,
+            counters: Counters::default(),
+        };
+        let lease_until = now.plus(claim.lease);
+        Row { seq, record, leased_at: now, lease_until, promise: claim.promise, events: Vec::new() }
+    }
+
+    /// The record as a reader sees it.
+    pub(super) fn seen(&self, judge: &Judge, moment: Moment) -> Record {
+        Record { lease: self.lease(judge, moment), ..self.record.clone() }
+    }
+
+    pub(super) fn is_tombstone(&self) -> bool {
+        self.record.fingerprint.is_none()
+    }
+
+    /// Whether nothing of it is kept any longer.
+    pub(super) fn has_ended(&self, now: StoreTime) -> bool {
+        self.record.is_expired(now)
+            && self.record.expires_at.is_some_and(|end| end.plus(self.promise.tombstone) <= now)
+    }
+
+    pub(super) fn is_lost(&self, judge: &Judge, moment: Moment) -> bool {
+        self.record.on_stale == OnStale::Unknown && self.lease(judge, moment) == Lease::Over
+    }
+
+    pub(super) fn is_at(&self, advance: &Advance, judge: &Judge, moment: Moment) -> bool {
+        let needs_lease = matches!(advance.step, Step::Renew { .. } | Step::Lapse);
+        advance.start.attempt == self.record.attempt
+            && advance.start.states.contains(&self.record.state)
+            && (!needs_lease || self.record.state == State::Processing)
+            && match advance.start.also {
+                Also::Nothing => true,
+                Also::LeaseOver => !self.lease(judge, moment).is_alive(),
+                Also::Expired => self.record.is_expired(moment.time),
+            }
+    }
+
+    pub(super) fn matches(&self, query: &Query, now: StoreTime) -> bool {
+        let record = &self.record;
+        self.seq > query.cursor.unwrap_or(0)
+            && query.state.is_none_or(|state| state == record.state)
+            && query.operation.as_ref().is_none_or(|operation| *operation == record.operation)
+            && query.scope.as_ref().is_none_or(|scope| *scope == record.scope.to_string())
+            && query.key.as_ref().is_none_or(|key| key == record.key.as_str())
+            && query.resource.as_ref().is_none_or(|id| record.resource.as_ref().is_some_and(|r| r.id == *id))
+            && query.older_than.is_none_or(|age| record.created_at.plus(age) <= now)
+    }
+
+    pub(super) fn step(&mut self, step: Step, now: StoreTime) {
+        match step {
+            Step::Begin { owner, lease, fingerprint, ignored, promise } => {
+                let record = &mut self.record;
+                if record.is_expired(now) {
+                    record.created_at = now;
+                    record.begun_at = Some(now);
+                    record.correlation_id = None;
+                    record.counters = Counters::default();
+                    self.events.clear();
+                }
+                record.state = State::Processing;
+                record.attempt += 1;
+                record.owner = owner;
+                record.fingerprint = Some(fingerprint);
+                record.ignored = ignored;
+                record.on_stale = promise.on_stale;
+                (record.completed_at, record.expires_at) = (None, None);
+                (record.kept, record.resource) = (Kept::Nothing, None);
+                self.promise = promise;
+                (self.leased_at, self.lease_until) = (now, now.plus(lease));
+            }
+            Step::Renew { lease } => (self.leased_at, self.lease_until) = (now, now.plus(lease)),
+            Step::Settle { state, kept, resource } => {
+                self.record.state = state;
+                self.record.kept = kept;
+                self.record.resource = resource;
+                self.record.completed_at = Some(now);
+                self.record.expires_at = match self.promise.retention {
+                    Retention::For(retention) => Some(now.plus(retention)),
+                    Retention::Forever => None,
+                };
+            }
+            Step::LoseOutcome => {
+                self.record.state = State::OutcomeUnknown;
+                self.lease_until = now;
+            }
+            Step::Lapse => (self.leased_at, self.lease_until) = (now, now),
+        }
+    }
+
+    pub(super) fn bury(&mut self) {
+        let record = &mut self.record;
+        record.fingerprint = None;
+        record.ignored = Vec::new();
+        record.correlation_id = None;
+        (record.kept, record.resource) = (Kept::Nothing, None);
+    }
+
+    fn lease(&self, judge: &Judge, moment: Moment) -> Lease {
+        let Record { id, attempt, state, .. } = self.record;
+        if state != State::Processing {
+            return Lease::None;
+        }
+        judge.judge(&StoredLease { id, attempt, granted: self.leased_at, until: self.lease_until }, moment)
+    }
+}

@@ -1,0 +1,70 @@
+//! Every statement of the crate, prepared on the latest schema, and the indexes that the hot ones go by.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use crate::migrate::{self, Migrate};
+use crate::{advance, batch, claim, counts, events, list, open, read, seal_keys, survey, sweep};
+
+const STATEMENTS: [&[&str]; 11] = [
+    advance::SQL,
+    batch::SQL,
+    claim::SQL,
+    counts::SQL,
+    events::SQL,
+    list::SQL,
+    open::SQL,
+    read::SQL,
+    seal_keys::SQL,
+    survey::SQL,
+    sweep::SQL,
+];
+
+fn latest() -> Connection {
+    let mut connection = Connection::open_in_memory().unwrap();
+    migrate::run(&mut connection, Path::new("memory"), Migrate::Yes).unwrap();
+    connection
+}
+
+fn plan(connection: &Connection, sql: &str) -> String {
+    let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let mut rows = statement.raw_query();
+    let mut plan = String::new();
+    while let Some(row) = rows.next().unwrap() {
+        plan += &row.get::<_, String>(3).unwrap();
+        plan.push('\n');
+    }
+    plan
+}
+
+#[test]
+fn every_statement_prepares_on_the_latest_schema() {
+    let connection = latest();
+    for sql in STATEMENTS.concat() {
+        if let Err(error) = connection.prepare(sql) {
+            panic!("{sql}: {error}");
+        }
+    }
+}
+
+#[test]
+fn no_statement_walks_over_the_operations_but_lists_and_the_retiring_of_a_key() {
+    let connection = latest();
+    for sql in STATEMENTS.concat() {
+        let plan = plan(&connection, sql);
+        let walks = plan.contains("SCAN operations") || plan.contains("SCAN o\n");
+        assert_eq!(walks, sql.contains("substr(kept"), "{sql}\n{plan}");
+    }
+}
+
+#[test]
+fn open_and_due_records_are_found_by_their_small_indexes() {
+    let connection = latest();
+    let by =
+        |sqls: &[&str], index: &str| sqls.iter().filter(|sql| plan(&connection, sql).contains(index)).count();
+    assert_eq!(by(sweep::SQL, "INDEX operations_open"), 1);
+    assert_eq!(by(sweep::SQL, "INDEX operations_due"), 1);
+    assert_eq!(by(survey::SQL, "INDEX operations_open"), 2);
+    assert_eq!(by(list::SQL, "INDEX operations_open"), 1);
+}
