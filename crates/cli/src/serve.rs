@@ -52,12 +52,17 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     drop(keeper);
     let ended = gateway.stop(settings.server.shutdown_grace).await;
     admin_task.abort();
-    if ended.cut_off > 0 {
+    if ended.operations_cut > 0 {
         let message = format!(
             "{} running operations were cut off; they are listed by `onefold operations list --state outcome_unknown`",
-            ended.cut_off
+            ended.operations_cut
         );
         return Err(Failure::failed(message));
+    }
+    if !ended.in_time {
+        return Err(Failure::failed(
+            "the grace was over while requests were still being passed on; they were cut off",
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -120,12 +125,12 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
     })
 }
 
-fn route(operation: &Operation) -> Result<Route, Failure> {
+fn route(operation: &Operation) -> Result<Arc<Route>, Failure> {
     let Operation { contract, matcher } = operation;
     let pointers = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", contract.operation));
     let (method, pattern) = (matcher.method.clone(), matcher.path.clone());
-    Ok(Route {
+    Ok(Arc::new(Route {
         label: contract.operation.as_str().into(),
         method: method.clone(),
         path: pattern.to_string(),
@@ -137,7 +142,7 @@ fn route(operation: &Operation) -> Result<Route, Failure> {
             Some(named.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
         }),
         contract: Arc::new(contract.clone()),
-    })
+    }))
 }
 
 fn tls(files: &TlsFiles) -> Result<Arc<ServerConfig>, Failure> {

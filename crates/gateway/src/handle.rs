@@ -1,8 +1,9 @@
 //! The first look at a request: is it about the layer itself, protected, or just passed on?
 
+use std::sync::Arc;
+
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
-use onefold_core::contract::ScopeSource;
 use onefold_http::path::normal_path;
 
 use crate::body::AnyBody;
@@ -24,7 +25,7 @@ pub(crate) async fn handle(gateway: Shared, request: Request<Incoming>, caller: 
     }
 }
 
-fn route(gateway: &Shared, request: &Request<Incoming>, path: &str) -> Option<(Route, Named)> {
+fn route(gateway: &Shared, request: &Request<Incoming>, path: &str) -> Option<(Arc<Route>, Named)> {
     let method = request.method();
     if method.is_safe() {
         return None;
@@ -34,26 +35,9 @@ fn route(gateway: &Shared, request: &Request<Incoming>, path: &str) -> Option<(R
             return Some((route.clone(), named));
         }
     }
-    let implicit = gateway.options.implicit.as_ref()?;
+    let route = gateway.implicit.as_ref()?.of(request.headers());
     let carries_key =
-        implicit.contract.key.headers.iter().any(|name| request.headers().contains_key(name.as_str()));
-    if !carries_key || !matches!(*method, Method::POST | Method::PATCH) {
-        return None;
-    }
-    let mut contract = (*implicit.contract).clone();
-    contract.operation = format!("{method} {path}");
-    if implicit.anonymous && !request.headers().contains_key(http::header::AUTHORIZATION) {
-        contract.scope = vec![ScopeSource::Shared];
-    }
-    let route = Route {
-        contract: contract.into(),
-        label: "(unconfigured)".into(),
-        method: method.to_string(),
-        path: path.to_owned(),
-        matches: std::sync::Arc::new(|_, _| None),
-        ignore: Vec::new(),
-        redact: Vec::new(),
-        body_key: None,
-    };
-    Some((route, Named::new()))
+        route.contract.key.headers.iter().any(|name| request.headers().contains_key(name.as_str()));
+    let protected = carries_key && matches!(*method, Method::POST | Method::PATCH);
+    protected.then(|| (route.clone(), Named::new()))
 }

@@ -32,6 +32,7 @@ use tokio_util::task::TaskTracker;
 /// What every request needs.
 pub(crate) struct Gateway {
     pub(crate) options: Options,
+    pub(crate) implicit: Option<options::ImplicitRoutes>,
     pub(crate) engine: Engine,
     pub(crate) upstream: upstream::Upstream,
     /// The operations that run, apart from the requests that asked for them.

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Method, Uri};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method, Uri};
 use onefold_canon::Pointer;
 use onefold_core::Contract;
+use onefold_core::contract::ScopeSource;
 use tokio_rustls::rustls;
 
 /// The named segments of a matched path.
@@ -37,10 +39,60 @@ pub struct Route {
     pub body_key: Option<Pointer>,
 }
 
+impl Route {
+    /// The name of the operation that a request is an attempt at: the contract's, else its method and path.
+    pub(crate) fn operation(&self, method: &Method, path: &str) -> String {
+        match self.contract.operation.as_str() {
+            "" => format!("{method} {path}"),
+            name => name.to_owned(),
+        }
+    }
+}
+
+impl Implicit {
+    /// The routes of requests with and without credentials.
+    pub(crate) fn routes(&self) -> ImplicitRoutes {
+        let with = self.route(self.contract.clone());
+        let without = match self.anonymous {
+            false => with.clone(),
+            true => {
+                let shared = Contract { scope: vec![ScopeSource::Shared], ..(*self.contract).clone() };
+                self.route(shared.into())
+            }
+        };
+        ImplicitRoutes { with_credentials: with.into(), without_credentials: without.into() }
+    }
+
+    fn route(&self, contract: Arc<Contract>) -> Route {
+        Route {
+            contract,
+            label: "(unconfigured)".into(),
+            method: "POST, PATCH".into(),
+            path: "*".into(),
+            matches: Arc::new(|_, _| None),
+            ignore: Vec::new(),
+            redact: Vec::new(),
+            body_key: None,
+        }
+    }
+}
+
+/// The routes of an unconfigured gateway.
+pub(crate) struct ImplicitRoutes {
+    pub(crate) with_credentials: Arc<Route>,
+    pub(crate) without_credentials: Arc<Route>,
+}
+
+impl ImplicitRoutes {
+    pub(crate) fn of(&self, headers: &HeaderMap) -> &Arc<Route> {
+        if headers.contains_key(AUTHORIZATION) { &self.with_credentials } else { &self.without_credentials }
+    }
+}
+
 /// Without configuration: every POST and PATCH that carries a key is an operation of its own method and path.
 #[derive(Clone)]
 pub struct Implicit {
-    /// The contract that all of them follow; the operation's name is put in.
+    /// The contract that all of them follow. It names no operation.
     pub contract: Arc<Contract>,
     /// Whether requests without credentials share one scope. Only on loopback, or by choice.
     pub anonymous: bool,
@@ -61,7 +113,7 @@ pub struct Options {
     /// Who may set forwarded and tenant headers.
     pub trusted: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
     /// The protected routes; the first match wins.
-    pub routes: Vec<Route>,
+    pub routes: Vec<Arc<Route>>,
     /// What holds where no route matches.
     pub implicit: Option<Implicit>,
     /// Where callers ask for their operations: `/operations`.

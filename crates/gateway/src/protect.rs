@@ -23,7 +23,7 @@ use crate::{Gateway, Shared, pass};
 /// Protects one request.
 pub(crate) async fn protect(
     gateway: Shared,
-    route: Route,
+    route: Arc<Route>,
     named: Named,
     path: String,
     request: Request<Incoming>,
@@ -99,7 +99,7 @@ async fn prepare(
     let query = normal_query(head.uri.query().unwrap_or(""));
     let significant = RequestHead { method: &head.method, path, query: &query, headers: &head.headers };
     let fingerprint = fingerprint(&contract.fingerprint, &significant, &digest, secret);
-    let identity = Identity { scope, operation: contract.operation.clone(), key };
+    let identity = Identity { scope, operation: route.operation(&head.method, path), key };
     let call = Call {
         contract: contract.clone(),
         label: route.label.clone(),
@@ -113,7 +113,7 @@ async fn prepare(
 /// Runs the operation in a task of its own and waits for what the caller is to get.
 async fn run(
     gateway: Shared,
-    route: Route,
+    route: Arc<Route>,
     call: Call,
     head: Head,
     held: Held,
@@ -126,7 +126,7 @@ async fn run(
             let entered = gateway.engine.enter(&call, told.closed()).await;
             match entered {
                 Ok(Entered::Attempt(attempt)) => {
-                    let performance = Performance { gateway, route: Arc::new(route), head, held, caller };
+                    let performance = Performance { gateway, route, head, held, caller };
                     perform(performance, attempt, told).await;
                 }
                 Ok(Entered::Known(known)) => {

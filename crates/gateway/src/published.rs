@@ -1,5 +1,7 @@
 //! The layer's own pages for callers: the published policy, and the state of the caller's own operations.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
@@ -78,16 +80,11 @@ impl Gateway {
         Ok(response)
     }
 
-    fn contract_of(&self, record: &Record, headers: &HeaderMap) -> Option<Contract> {
+    fn contract_of(&self, record: &Record, headers: &HeaderMap) -> Option<Arc<Contract>> {
         if let Some(route) = self.options.routes.iter().find(|r| r.contract.operation == record.operation) {
-            return Some((*route.contract).clone());
+            return Some(route.contract.clone());
         }
-        let implicit = self.options.implicit.as_ref()?;
-        let mut contract = (*implicit.contract).clone();
-        if implicit.anonymous && !headers.contains_key(header::AUTHORIZATION) {
-            contract.scope = vec![ScopeSource::Shared];
-        }
-        Some(contract)
+        Some(self.implicit.as_ref()?.of(headers).contract.clone())
     }
 
     /// The caller's scope under this contract. Segments of the operation's own path are taken from its record: they
@@ -123,8 +120,9 @@ impl Gateway {
             .iter()
             .map(|route| contract_document(&route.contract, &route.method, &route.path))
             .collect();
-        let implicit = self.options.implicit.as_ref().map(|i| {
-            let mut document = contract_document(&i.contract, "POST, PATCH", "*");
+        let implicit = self.implicit.as_ref().map(|i| {
+            let route = &i.with_credentials;
+            let mut document = contract_document(&route.contract, &route.method, &route.path);
             document["operation"] = json!("one for each method and path");
             document
         });

@@ -36,7 +36,9 @@ pub struct Running {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Operations that the grace cut off: their outcome is unknown.
-    pub cut_off: usize,
+    pub operations_cut: usize,
+    /// Whether anything was cut off: an operation, or a request that was only passed on.
+    pub in_time: bool,
 }
 
 /// Starts a gateway: binds, then answers. Nothing is started when it fails.
@@ -50,6 +52,7 @@ pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
     let listener = TcpListener::bind(options.listen).await?;
     let address = listener.local_addr()?;
     let gateway = Arc::new(Gateway {
+        implicit: options.implicit.as_ref().map(crate::Implicit::routes),
         options,
         engine,
         upstream,
@@ -76,9 +79,9 @@ impl Running {
         let operations = self.gateway.operations.wait();
         let in_time =
             timeout_at(until, async { tokio::join!(connections.shutdown(), operations) }).await.is_ok();
-        let cut_off = if in_time { 0 } else { self.gateway.engine.abandon_running().await };
+        let operations_cut = if in_time { 0 } else { self.gateway.engine.abandon_running().await };
         self.gateway.engine.flush_counters().await;
-        Ended { cut_off }
+        Ended { operations_cut, in_time }
     }
 }
 
