@@ -1,9 +1,8 @@
-//! What operators do through the admin listener: look, resolve, release; and who may.
+//! What operators do through the admin listener: look, resolve, release.
 
 use onefold_e2e::{ROUTE, assert_fresh, assert_problem, gateway, order, parallel, setup};
 use onefold_testkit::{Gate, Gateway, Reply, Request, Setup, Upstream, wait};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 /// A gateway with one operation whose outcome is unknown, and its id.
 async fn with_unknown(upstream: &Upstream, setup: Setup) -> (Gateway, String) {
@@ -131,47 +130,6 @@ async fn claim_of_a_living_owner_is_released_by_force_alone_and_becomes_unknown(
     })
     .await;
     assert_eq!(upstream.count(ROUTE), 1);
-}
-
-const VIEWER: &str = "token-of-a-viewer";
-const OPERATOR: &str = "token-of-an-operator";
-
-fn guarded(upstream: &Upstream) -> Setup {
-    let setup = setup(upstream, "").section("[admin]\ntokens_file = \"tokens.toml\"");
-    let mut tokens = String::new();
-    for (name, role, token) in [("vera", "viewer", VIEWER), ("otto", "operator", OPERATOR)] {
-        let digest: String = Sha256::digest(token).iter().map(|byte| format!("{byte:02x}")).collect();
-        tokens += &format!("[[token]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{digest}\"\n\n");
-    }
-    std::fs::write(setup.directory().file("tokens.toml"), tokens).expect("writes the tokens");
-    setup
-}
-
-#[tokio::test]
-async fn admin_api_asks_for_a_token_and_health_and_metrics_do_not() {
-    let upstream = Upstream::start().await;
-    let gateway = guarded(&upstream).start().await;
-    assert_problem(&gateway.admin_get("/v1/operations").await, 401, "unauthenticated");
-    let wrong = Request::get("/v1/operations").bearer("wrong").send(gateway.admin_address()).await;
-    assert_problem(&wrong, 401, "unauthenticated");
-    let viewer = Request::get("/v1/operations").bearer(VIEWER).send(gateway.admin_address()).await;
-    assert_eq!(viewer.status, 200, "{viewer}");
-    for open in ["/healthz", "/readyz", "/metrics"] {
-        assert_eq!(gateway.admin_get(open).await.status, 200, "{open}");
-    }
-}
-
-#[tokio::test]
-async fn viewer_may_look_and_operator_may_act() {
-    let upstream = Upstream::start().await;
-    let (gateway, id) = with_unknown(&upstream, guarded(&upstream)).await;
-    let resolve = |token: &str| {
-        let target = format!("/v1/operations/{id}/resolve");
-        Request::post(&target).bearer(token).json(done(json!({})).to_string())
-    };
-    assert_problem(&resolve(VIEWER).send(gateway.admin_address()).await, 403, "forbidden");
-    let resolved = resolve(OPERATOR).send(gateway.admin_address()).await;
-    assert_eq!(resolved.status, 200, "{resolved}");
 }
 
 #[tokio::test]

@@ -101,18 +101,34 @@ async fn events_pass_one_by_one() {
 }
 
 #[tokio::test]
-async fn trailers_pass_both_ways() {
+async fn trailers_of_the_request_pass() {
     let upstream = Upstream::start().await;
     let gateway = gateway(&upstream, "").await;
-    upstream.next("/notes", Reply::count().body("x").trailer("x-sum", "9"));
-    let request = Request::post("/notes")
-        .header("TE", "trailers")
-        .header("Trailer", "X-Sent")
-        .body("note")
-        .trailer("X-Sent", "7");
-    let answer = gateway.send(&request).await;
-    assert_eq!(answer.trailers, [("x-sum".to_owned(), b"9".to_vec())], "{answer}");
+    let request = Request::post("/notes").header("Trailer", "X-Sent").body("note").trailer("X-Sent", "7");
+    assert_fresh(&gateway.send(&request).await, 200);
     assert_eq!(upstream.seen().pop().unwrap().trailers, [("x-sent".to_owned(), b"7".to_vec())]);
+}
+
+#[tokio::test]
+async fn trailers_of_the_answer_pass() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
+                   4\r\nnote\r\n0\r\nX-Sum: 9\r\n\r\n";
+    let upstream = RawUpstream::start(vec![vec![Step::Request, Step::send(chunked)]]).await;
+    let gateway = Setup::new(&upstream.url()).start().await;
+    let request = Request::post("/notes").header("TE", "trailers").body("note");
+    let answer = gateway.send(&request).await;
+    let trailers: Vec<_> =
+        answer.trailers.iter().map(|(name, value)| (name.to_lowercase(), value.as_slice())).collect();
+    assert_eq!(trailers, [("x-sum".to_owned(), b"9".as_slice())], "{answer}");
+}
+
+#[tokio::test]
+async fn upstream_learns_that_the_caller_takes_trailers() {
+    // Without this word an upstream may leave them out, as gRPC servers and strict HTTP/1.1 ones do.
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, "").await;
+    assert_fresh(&gateway.send(&Request::get("/notes").header("TE", "trailers")).await, 200);
+    assert_eq!(upstream.seen().pop().unwrap().header("te"), Some("trailers"));
 }
 
 #[tokio::test]

@@ -141,26 +141,3 @@ async fn b75_unkept_credentials_are_not_in_the_store() {
     }
     assert_eq!(upstream.count(ROUTE), 2);
 }
-
-#[tokio::test]
-async fn stored_answer_is_given_only_with_the_upstreams_consent_where_it_is_asked() {
-    let upstream = Upstream::start().await;
-    let line = format!("authorize = {{ url = \"{}/auth\", timeout = \"1s\" }}", upstream.url());
-    let gateway = gateway(&upstream, &line).await;
-    let first = gateway.send(&order("k-1")).await;
-    assert_fresh(&first, 200);
-    upstream.always("/auth", Reply::status(204));
-    assert_replay(&gateway.send(&order("k-1")).await, &first);
-    let asked = upstream.seen_at("/auth").pop().expect("was asked");
-    assert_eq!((asked.method.as_str(), asked.header("authorization")), ("GET", Some("Bearer alice")));
-    assert_eq!(asked.header("x-original-method"), Some("POST"));
-    assert_eq!(asked.header("x-original-uri"), Some(ROUTE));
-    upstream.always("/auth", Reply::status(403));
-    let refused = gateway.send(&order("k-1")).await;
-    assert!(refused.status == 403 && !refused.is_replay(), "{refused}");
-    upstream.always("/auth", Reply::status(500));
-    let unsure = gateway.send(&order("k-1")).await;
-    assert_problem(&unsure, 503, "authorization-unavailable");
-    assert!(unsure.retry_after().is_some(), "{unsure}");
-    assert_eq!(upstream.count(ROUTE), 1);
-}

@@ -3,7 +3,7 @@
 //! For what an HTTP server does not do: close before reading, close an idle connection just as the next
 //! request arrives, answer with broken or unusual bytes, send 1xx heads. The n-th connection follows the
 //! n-th script; when they have run out, the last one is followed again. When a script ends, the connection
-//! is closed.
+//! is closed. A connection on which nothing comes (a probe) counts for nothing and uses up no script.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -87,7 +87,7 @@ impl RawUpstream {
         format!("http://{}", self.address)
     }
 
-    /// How many connections were accepted.
+    /// How many connections brought at least one byte.
     #[must_use]
     pub fn connections(&self) -> usize {
         lock(&self.record).connections
@@ -123,15 +123,24 @@ fn lock(record: &Mutex<Record>) -> std::sync::MutexGuard<'_, Record> {
 }
 
 async fn accept(listener: TcpListener, scripts: Vec<Vec<Step>>, record: Arc<Mutex<Record>>) {
+    let scripts = Arc::new(scripts);
     while let Ok((stream, _)) = listener.accept().await {
-        let nth = {
-            let mut record = lock(&record);
-            record.connections += 1;
-            record.connections - 1
-        };
-        let script = scripts[nth.min(scripts.len() - 1)].clone();
-        tokio::spawn(follow(stream, script, record.clone()));
+        tokio::spawn(serve(stream, scripts.clone(), record.clone()));
     }
+}
+
+async fn serve(stream: TcpStream, scripts: Arc<Vec<Vec<Step>>>, record: Arc<Mutex<Record>>) {
+    // Looked at and left unread: a script may want to close before reading.
+    if !matches!(stream.peek(&mut [0]).await, Ok(1..)) {
+        return;
+    }
+    let nth = {
+        let mut record = lock(&record);
+        record.connections += 1;
+        record.connections - 1
+    };
+    let script = scripts[nth.min(scripts.len() - 1)].clone();
+    follow(stream, script, record).await;
 }
 
 async fn follow(stream: TcpStream, script: Vec<Step>, record: Arc<Mutex<Record>>) {
