@@ -73,7 +73,7 @@ async fn pass_head(
     let sent = tokio::time::timeout(gateway.options.upstream_timeout, gateway.upstream.send(request)).await;
     match sent {
         Ok(Ok(response)) => Ok(response),
-        Ok(Err(NoAnswer::NotWritten(why))) => {
+        Ok(Err(NoAnswer::Unreachable(why) | NoAnswer::NotTaken(why))) => {
             tracing::warn!(why, "the upstream was not reached");
             let detail = "the upstream could not be reached; nothing was sent";
             Err(problem(gateway, Problem::UpstreamUnreachable, detail.into()))

@@ -36,17 +36,18 @@ pub(crate) struct Performance {
 /// Where the caller is told; sending into the void is fine: the caller may have gone.
 pub(crate) type Told = oneshot::Sender<Response<AnyBody>>;
 
-type Asked<'a> = Pin<Box<dyn Future<Output = Result<Response<Incoming>, NoAnswer>> + Send + 'a>>;
+type Asked = Pin<Box<dyn Future<Output = Result<Response<Incoming>, NoAnswer>> + Send>>;
 
 /// Performs the operation and tells the caller.
 pub(crate) async fn perform(p: Performance, mut attempt: Attempt, told: Told) {
+    let p = Arc::new(p);
     let automatic = p.route.contract.retry_failed.clone();
     let mut retries = 0;
     loop {
-        let mut asked: Asked<'_> = Box::pin(p.ask(attempt.id()));
+        let mut asked: Asked = Box::pin(p.clone().ask(attempt.id()));
         let (outcome, response) = match timeout(p.gateway.options.upstream_timeout, &mut asked).await {
             Ok(Ok(response)) => (p.outcome(&response), Some(response)),
-            Ok(Err(NoAnswer::NotWritten(why))) => {
+            Ok(Err(NoAnswer::Unreachable(why) | NoAnswer::NotTaken(why))) => {
                 tracing::warn!(operation = %attempt.id(), why, "the upstream was not reached");
                 (Outcome::NotDone, None)
             }
@@ -80,13 +81,13 @@ fn pause(backoff: &Backoff, retries: u32, response: Option<&Response<Incoming>>)
 
 impl Performance {
     /// Sends the request; what was provably not written is sent again on another connection.
-    async fn ask(&self, id: OperationId) -> Result<Response<Incoming>, NoAnswer> {
+    async fn ask(self: Arc<Self>, id: OperationId) -> Result<Response<Incoming>, NoAnswer> {
         let secret = self.gateway.engine.identity_key();
         let derived = onefold_core::downstream::key(id, "upstream", secret);
         let mut tries = 1;
         loop {
             let request = self.head.to_request(&self.gateway, self.caller, self.held.to_body());
-            let mut request = request.map_err(|error| NoAnswer::NotWritten(error.to_string()))?;
+            let mut request = request.map_err(|error| NoAnswer::Unreachable(error.to_string()))?;
             forward_key(request.headers_mut(), &self.route.contract, &derived);
             match self.gateway.upstream.send(request).await {
                 Err(NoAnswer::NotWritten(why)) if tries < UNWRITTEN_TRIES && !why.contains("onnect") => {
@@ -135,20 +136,24 @@ impl Performance {
     }
 
     /// The answer is late: the caller is told so, and the upstream is listened to for a while longer. A late answer
-    /// settles the operation.
-    async fn late(&self, mut attempt: Attempt, asked: Asked<'_>, told: Told) {
+    /// settles the operation. A stop of the gateway does not wait for it: the outcome is marked as unknown already.
+    async fn late(self: Arc<Self>, mut attempt: Attempt, asked: Asked, told: Told) {
         let limit = self.gateway.options.upstream_timeout;
         let url = self.operation_url(attempt.id());
         attempt.lose(&format!("the upstream did not answer within {} ms", limit.as_millis())).await;
         self.tell(told, self.no_answer(Problem::AnswerLate, url));
-        match timeout(limit * LATE_TIMEOUTS, asked).await {
+        tokio::spawn(async move { self.listen_on(attempt, asked).await });
+    }
+
+    async fn listen_on(&self, attempt: Attempt, asked: Asked) {
+        match timeout(self.gateway.options.upstream_timeout * LATE_TIMEOUTS, asked).await {
             Ok(Ok(response)) => {
                 let outcome = self.outcome(&response);
                 if outcome != Outcome::Unknown {
                     relay(self, attempt, outcome, response, Listener::Gone).await;
                 }
             }
-            Ok(Err(NoAnswer::NotWritten(_))) => {
+            Ok(Err(NoAnswer::Unreachable(_) | NoAnswer::NotTaken(_))) => {
                 attempt.settle(Verdict::known(Outcome::NotDone, Kept::Nothing, None)).await;
             }
             Ok(Err(NoAnswer::Lost(_))) | Err(_) => {}

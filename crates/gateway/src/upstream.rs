@@ -29,8 +29,11 @@ pub(crate) struct Upstream {
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// Provably nothing was written: nothing happened.
-    NotWritten(String),
+    /// No connection came about: nothing was written.
+    Unreachable(String),
+    /// The connection ended before the request was taken, or the upstream says that it did not look at it: nothing
+    /// happened, and another connection may do.
+    NotTaken(String),
     /// The request was, or may have been, written.
     Lost(String),
 }
@@ -87,7 +90,13 @@ impl Upstream {
 
 fn no_answer(error: &Error) -> NoAnswer {
     let why = describe(error);
-    if error.is_connect() || never_taken(error) { NoAnswer::NotWritten(why) } else { NoAnswer::Lost(why) }
+    if error.is_connect() {
+        NoAnswer::Unreachable(why)
+    } else if never_taken(error) {
+        NoAnswer::NotTaken(why)
+    } else {
+        NoAnswer::Lost(why)
+    }
 }
 
 /// Whether hyper says that the request was never taken from its queue, or the peer that it never looked at it.
