@@ -90,9 +90,7 @@ impl Performance {
             let mut request = request.map_err(|error| NoAnswer::Unreachable(error.to_string()))?;
             forward_key(request.headers_mut(), &self.route.contract, &derived);
             match self.gateway.upstream.send(request).await {
-                Err(NoAnswer::NotWritten(why)) if tries < UNWRITTEN_TRIES && !why.contains("onnect") => {
-                    tries += 1
-                }
+                Err(NoAnswer::NotTaken(_)) if tries < UNWRITTEN_TRIES => tries += 1,
                 answer => return answer,
             }
         }
