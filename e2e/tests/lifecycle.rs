@@ -97,7 +97,7 @@ async fn port_in_use_is_named() {
 #[tokio::test]
 async fn flags_alone_are_enough_and_what_they_protect_is_said() {
     let upstream = Upstream::start().await;
-    let gateway = onefold_testkit::Setup::new(&upstream.url()).start().await;
+    let gateway = onefold_testkit::Setup::new(&upstream.url()).by_flags().start().await;
     let first = gateway.send(&order("k-1")).await;
     assert_fresh(&first, 200);
     assert_replay(&gateway.send(&order("k-1")).await, &first);

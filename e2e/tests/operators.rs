@@ -156,3 +156,41 @@ async fn signals_count_what_happened() {
         ["attempts_begun", "replays", "conflicts"].map(|name| metrics.sum(&format!("onefold_{name}_total")));
     assert_eq!(counted, [2.0, 3.0, 1.0], "{}", metrics.text());
 }
+
+#[tokio::test]
+async fn command_shows_a_record() {
+    let upstream = Upstream::start().await;
+    let (gateway, id) = with_unknown(&upstream, setup(&upstream, "")).await;
+    let shown = gateway.command(&["operations", "show", &id]).await;
+    shown.assert_code(0);
+    assert_eq!(shown.json()["state"], "outcome_unknown", "{shown:?}");
+}
+
+#[tokio::test]
+async fn command_refuses_to_resolve_without_a_reason() {
+    let upstream = Upstream::start().await;
+    let (gateway, id) = with_unknown(&upstream, setup(&upstream, "")).await;
+    let args = ["operations", "resolve", &id, "--as", "failed", "--evidence", "ticket 7"];
+    gateway.command(&args).await.assert_code(2);
+    assert_problem(&gateway.send(&order("k-1")).await, 409, "outcome-unknown");
+}
+
+#[tokio::test]
+async fn command_releases_a_claim_within_its_lease_by_force_alone() {
+    let upstream = Upstream::start().await;
+    let mut gateway = gateway(&upstream, "lease = \"30s\"").await;
+    upstream.next(ROUTE, Reply::count().hold_after(&Gate::closed()));
+    let address = gateway.address();
+    let first = tokio::spawn(async move { order("k-1").try_send(address).await });
+    upstream.reached(ROUTE, 1).await;
+    gateway.kill();
+    let _ = first.await;
+    let left = gateway.operations_in("processing").await;
+    let id = left[0]["id"].as_str().expect("an id").to_owned();
+    let polite = gateway.command(&["operations", "release", &id, "--reason", "the owner was killed"]).await;
+    assert_ne!(polite.code, Some(0), "nobody knows yet that the owner is gone: {polite:?}");
+    let forced =
+        gateway.command(&["operations", "release", &id, "--reason", "the owner was killed", "--force"]).await;
+    forced.assert_code(0);
+    assert_eq!(gateway.operations_in("outcome_unknown").await.len(), 1);
+}

@@ -162,10 +162,11 @@ impl Gateway {
             let mut page = listed.json();
             let Value::Array(items) = page["items"].take() else { panic!("no list: {listed:?}") };
             all.extend(items);
-            match page["next_cursor"].as_str() {
-                Some(next) => cursor = Some(next.to_owned()),
-                None => return all,
-            }
+            cursor = match &page["next_cursor"] {
+                Value::Null => return all,
+                Value::String(next) => Some(next.clone()),
+                next => Some(next.to_string()),
+            };
         }
     }
 

@@ -25,6 +25,14 @@ pub struct Setup {
     sections: Vec<String>,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    given_by: GivenBy,
+}
+
+/// How `serve` learns of its addresses, store and upstream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum GivenBy {
+    File,
+    Flags,
 }
 
 impl Setup {
@@ -45,7 +53,15 @@ impl Setup {
             sections: Vec::new(),
             args: Vec::new(),
             env: Vec::new(),
+            given_by: GivenBy::File,
         }
+    }
+
+    /// Addresses, store and upstream are given by flags, and there is no file.
+    #[must_use]
+    pub fn by_flags(mut self) -> Self {
+        self.given_by = GivenBy::Flags;
+        self
     }
 
     /// The listening addresses in place of port 0.
@@ -155,12 +171,22 @@ impl Setup {
         text
     }
 
-    /// The command `serve` with this configuration, whose file it writes.
+    /// The command `serve` with this configuration, whose file it writes if there is to be one.
     pub(crate) fn command(&self, file: &str) -> std::process::Command {
-        let config = self.directory.file(file);
-        std::fs::write(&config, self.text()).expect("writes the configuration");
         let mut command = binary::command(self.directory.path());
-        command.arg("serve").arg("--config").arg(config).args(&self.args);
+        command.arg("serve");
+        match self.given_by {
+            GivenBy::File => {
+                let config = self.directory.file(file);
+                std::fs::write(&config, self.text()).expect("writes the configuration");
+                command.arg("--config").arg(config);
+            }
+            GivenBy::Flags => {
+                command.args(["--upstream", &self.upstream_url, "--store", &self.store_url]);
+                command.args(["--listen", &self.listen, "--admin-listen", &self.admin_listen]);
+            }
+        }
+        command.args(&self.args);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
