@@ -1,0 +1,59 @@
+//! The gateway that is measured: the release binary, in front of an upstream, over a new store.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::process::{Process, Resident};
+
+/// As an operator would write it; only the quota of live keys is out of the way, since all orders come from one caller.
+const SETTINGS: &str = r#"
+[limits]
+live_keys_per_scope = 1000000000
+
+[[operation]]
+name = "CreateOrder"
+match = { method = "POST", path = "/orders" }
+boundary = "one order for each key"
+scope = ["credential"]
+"#;
+
+/// A running gateway.
+pub(crate) struct Gateway {
+    pub(crate) address: SocketAddr,
+    process: Process,
+}
+
+impl Gateway {
+    /// Starts the binary in front of an upstream, with its store in `dir`.
+    pub(crate) fn start(onefold: &Path, upstream: SocketAddr, dir: &Path) -> Result<Gateway> {
+        let settings = dir.join("onefold.toml");
+        std::fs::write(&settings, SETTINGS)?;
+        let mut command = Command::new(onefold);
+        command
+            .args(["serve", "--log", "warn", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .arg("--upstream")
+            .arg(format!("http://{upstream}"))
+            .arg("--store")
+            .arg(format!("sqlite:{}", dir.join("onefold.db").display()))
+            .arg("--config")
+            .arg(&settings);
+        let mut process = Process::start("onefold", &mut command, dir)?;
+        Ok(Gateway { address: process.announced()?, process })
+    }
+
+    /// Its resident memory.
+    pub(crate) fn resident(&self) -> Result<Resident> {
+        self.process.resident_mib()
+    }
+
+    /// Fails when it has ended or has warned of anything.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        self.process.check()?;
+        let said = self.process.said();
+        anyhow::ensure!(said.is_empty(), "the gateway warned: {said}");
+        Ok(())
+    }
+}
