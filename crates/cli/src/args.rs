@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -47,6 +48,17 @@ pub(crate) enum LogLevel {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// See it work: retries, duplicates and killed processes against a real order service, and the orders counted
+    ///
+    /// Starts an order service and the gateway as processes of their own, on free ports of this host, with databases
+    /// and settings in a temporary directory; --store and --config do not matter. Exit code 1 when one count is wrong.
+    Demo(Demo),
+    /// The order service of `demo`
+    #[command(hide = true)]
+    DemoOrders(DemoOrders),
+    /// The gateway of `demo`
+    #[command(hide = true)]
+    DemoGateway(Serve),
     /// Protect an HTTP service: a reverse proxy that lets a retried request have one effect
     Serve(Serve),
     /// Look at operations, and settle those whose outcome is unknown
@@ -55,6 +67,26 @@ pub(crate) enum Command {
     /// Look after the store
     #[command(subcommand)]
     Store(StoreCommand),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Demo {
+    /// Leave everything running until Ctrl-C, with the addresses and commands to try; the files stay
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Where the random pauses start [default: another one each time]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DemoOrders {
+    /// Its database
+    #[arg(long, value_name = "FILE")]
+    pub(crate) db: PathBuf,
+    /// Where it listens
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: SocketAddr,
 }
 
 #[derive(clap::Args)]

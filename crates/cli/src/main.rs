@@ -4,6 +4,7 @@
 //! with one of the exit codes of [`exit`].
 
 mod args;
+mod demo;
 mod exit;
 mod log;
 mod operations;
@@ -28,6 +29,9 @@ fn main() -> ExitCode {
     };
     let done = runtime.block_on(async {
         match args.command {
+            Command::Demo(demo) => demo::run(&args.common, &demo).await,
+            Command::DemoOrders(orders) => demo::orders(&orders).await,
+            Command::DemoGateway(serve) => demo::gateway(&args.common, &serve).await,
             Command::Serve(serve) => serve::run(&args.common, &serve).await,
             Command::Operations(command) => operations::run(&args.common, command).await,
             Command::Store(StoreCommand::Migrate) => store::migrate(&args.common),
