@@ -1,4 +1,4 @@
-//! The admin listener: health, metrics, and the operations API (INTERFACES, "Admin listener").
+//! The admin listener: health, metrics, and the operations API.
 //!
 //! *Invariants.* Everything goes through the engine. The listener has no roles yet, so it is for loopback alone;
 //! the settings refuse anything else. Every act needs a reason and is kept with the record.

@@ -1,4 +1,4 @@
-//! Exit codes and how a failure is told (INTERFACES, "Commands").
+//! Exit codes and how a failure is told (docs/command-line.md).
 
 use std::process::ExitCode;
 

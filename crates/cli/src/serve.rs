@@ -10,7 +10,7 @@ use std::sync::Arc;
 use onefold_config::{Flags, Operation, Settings, TlsFiles};
 use onefold_core::Contract;
 use onefold_engine::{Engine, Limits};
-use onefold_gateway::{Implicit, Options, Route};
+use onefold_gateway::{Implicit, Matcher, Options, Route};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::rustls::ServerConfig;
@@ -54,7 +54,7 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     admin_task.abort();
     if ended.operations_cut > 0 {
         let message = format!(
-            "{} running operations were cut off; they are listed by `onefold operations list --state outcome_unknown`",
+            "{} running operations were cut off; `onefold operations list --state outcome_unknown` lists those that somebody has to settle",
             ended.operations_cut
         );
         return Err(Failure::failed(message));
@@ -101,10 +101,18 @@ async fn upstream_is_there(settings: &Settings) -> Result<(), Failure> {
 
 fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
     let proxies = settings.server.trusted_proxies.clone();
-    let implicit = settings.operations.is_empty().then(|| Implicit {
-        contract: Arc::new(settings.defaults.clone()),
-        anonymous: settings.server.listen.ip().is_loopback() || serve.allow_anonymous,
-    });
+    let implicit = match settings.operations.is_empty() {
+        false => None,
+        true => Some(Implicit {
+            route: Route {
+                label: "(unconfigured)".into(),
+                method: "POST, PATCH".into(),
+                path: "*".into(),
+                ..route(&settings.defaults, Arc::new(|_, _| None))?
+            },
+            anonymous: settings.server.listen.ip().is_loopback() || serve.allow_anonymous,
+        }),
+    };
     Ok(Options {
         listen: settings.server.listen,
         tls: settings.server.tls.as_ref().map(tls).transpose()?,
@@ -117,7 +125,7 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
         upstream_timeout: settings.upstream.timeout,
         request_bytes_max: settings.server.max_request,
         trusted: Arc::new(move |ip| proxies.iter().any(|network| network.contains(ip))),
-        routes: settings.operations.iter().map(route).collect::<Result<_, _>>()?,
+        routes: settings.operations.iter().map(configured).collect::<Result<_, _>>()?,
         implicit,
         operations_path: settings.paths.operations.clone(),
         policy_path: settings.paths.policy.clone(),
@@ -125,24 +133,34 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
     })
 }
 
-fn route(operation: &Operation) -> Result<Arc<Route>, Failure> {
-    let Operation { contract, matcher } = operation;
-    let pointers = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
+fn configured(operation: &Operation) -> Result<Arc<Route>, Failure> {
+    let (method, pattern) = (operation.matcher.method.clone(), operation.matcher.path.clone());
+    let matches: Matcher = Arc::new(move |asked, path| {
+        let named = (asked.as_str() == method).then(|| pattern.matches(path)).flatten()?;
+        Some(named.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    });
+    let route = Route {
+        label: operation.contract.operation.as_str().into(),
+        method: operation.matcher.method.clone(),
+        path: operation.matcher.path.to_string(),
+        ..route(&operation.contract, matches)?
+    };
+    Ok(route.into())
+}
+
+fn route(contract: &Contract, matches: Matcher) -> Result<Route, Failure> {
     let wrong = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", contract.operation));
-    let (method, pattern) = (matcher.method.clone(), matcher.path.clone());
-    Ok(Arc::new(Route {
-        label: contract.operation.as_str().into(),
-        method: method.clone(),
-        path: pattern.to_string(),
+    let pointers = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
+    Ok(Route {
+        label: "".into(),
+        method: String::new(),
+        path: String::new(),
+        matches,
         ignore: pointers(&contract.fingerprint.ignore).map_err(|e| wrong(&e))?,
         redact: pointers(&contract.store_response.redact).map_err(|e| wrong(&e))?,
         body_key: contract.key.body.as_ref().map(|text| text.parse()).transpose().map_err(|e| wrong(&e))?,
-        matches: Arc::new(move |asked, path| {
-            let named = (asked.as_str() == method).then(|| pattern.matches(path)).flatten()?;
-            Some(named.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
-        }),
         contract: Arc::new(contract.clone()),
-    }))
+    })
 }
 
 fn tls(files: &TlsFiles) -> Result<Arc<ServerConfig>, Failure> {

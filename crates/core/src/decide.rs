@@ -77,7 +77,7 @@ pub fn decide(
     if record.is_expired(now) {
         return expired(record, request, contract, now);
     }
-    let free = record.state == State::Failed;
+    let free = record.state == State::Failed && !contract.exhausted(record.attempt);
     if !free && record.fingerprint.as_ref() != Some(request.fingerprint) {
         return Decision::Conflict { original: record.state };
     }

@@ -13,7 +13,7 @@ use crate::scope::Scope;
 use crate::{from_hex, to_hex};
 
 /// Version 1 of the derivation. A changed derivation gets a new purpose, and stores look up both for one
-/// retention period (LESSONS 18).
+/// retention period.
 const PURPOSE: &str = "onefold/identity/1";
 
 /// The digest of an identity: what a record is found by, and the `{id}` of an operation URL (64 hex digits).

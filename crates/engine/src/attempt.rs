@@ -90,14 +90,21 @@ impl Engine {
     pub async fn abandon_running(&self) -> usize {
         let running: Vec<_> =
             self.0.flights.running().into_iter().filter(|record| record.owner == self.0.owner).collect();
+        let mut cut_off = 0;
         for record in &running {
             let start = Start { states: &[State::Processing], attempt: record.attempt, also: Also::Nothing };
             let reason = "the process was stopped while the attempt was running";
-            if let Err(error) = self.0.store.advance(lost(record, start, reason)).await {
-                tracing::error!(operation = %record.id, %error, "an attempt that was cut off could not be marked");
+            match self.0.store.advance(lost(record, start, reason)).await {
+                Ok(Advanced::Done { .. }) => cut_off += 1,
+                // It ended in the meantime, or pauses between two attempts: nothing was cut off.
+                Ok(Advanced::Superseded(_) | Advanced::Missing) => {}
+                Err(error) => {
+                    cut_off += 1;
+                    tracing::error!(operation = %record.id, %error, "an attempt that was cut off could not be marked");
+                }
             }
         }
-        running.len()
+        cut_off
     }
 }
 
@@ -117,13 +124,16 @@ fn lost(record: &Record, start: Start, reason: &str) -> Advance {
     Advance { id: record.id, start, step, event, if_superseded: None }
 }
 
-async fn heartbeat(engine: Engine, id: OperationId, attempt: u32, lease: Duration, flight: Arc<Flight>) {
+fn renewal(id: OperationId, attempt: u32, lease: Duration) -> Advance {
     let start = Start { states: &[State::Processing], attempt, also: Also::Nothing };
+    Advance { id, start, step: Step::Renew { lease }, event: None, if_superseded: None }
+}
+
+async fn heartbeat(engine: Engine, id: OperationId, attempt: u32, lease: Duration, flight: Arc<Flight>) {
     loop {
         sleep(lease / 3).await;
-        let advance = Advance { id, start, step: Step::Renew { lease }, event: None, if_superseded: None };
         let from = Instant::now();
-        match engine.0.store.advance(advance).await {
+        match engine.0.store.advance(renewal(id, attempt, lease)).await {
             Ok(Advanced::Done { .. }) => flight.renewed(from + lease),
             Ok(Advanced::Superseded(read)) => {
                 engine.0.signals.fenced_write();
@@ -187,7 +197,7 @@ impl Attempt {
     }
 
     /// Reports that nothing happened, pauses, and begins the next attempt: an automatic one. The attempt is given
-    /// back with `Err` of where the operation stands when somebody else was faster.
+    /// back with `Err` of where the operation stands when somebody else was faster or this attempt was the last.
     pub async fn again(mut self, pause: Duration) -> Result<Attempt, Settled> {
         let parts = self.parts.take().expect("an attempt is settled once");
         parts.heart.abort();
@@ -237,8 +247,9 @@ impl Parts {
 
     async fn settle(self, verdict: Verdict) -> Settled {
         let advance = self.transition(&verdict);
+        let asked = Instant::now();
         match self.engine.0.store.advance(advance).await {
-            Ok(advanced) => self.settled(verdict, advanced),
+            Ok(advanced) => self.settled(verdict, advanced, asked),
             Err(error) => {
                 let signals = &self.engine.0.signals;
                 signals.store_error();
@@ -260,16 +271,63 @@ impl Parts {
 
     async fn offer_again(self, verdict: Verdict) {
         let until = Instant::now() + OFFER_AGAIN_FOR;
+        let lease = self.call.contract.lease;
         let mut pause = POLL_MIN;
         while Instant::now() < until {
             sleep(pause).await;
-            pause = (pause * 2).min(OFFER_PAUSE_MAX);
-            if let Ok(advanced) = self.engine.0.store.advance(self.transition(&verdict)).await {
-                self.settled(verdict, advanced);
-                return;
+            pause = (pause * 2).min(OFFER_PAUSE_MAX).min(lease / 3);
+            let asked = Instant::now();
+            match self.offer(&verdict).await {
+                Ok(Advanced::Superseded(read)) if self.is_own_word(&verdict, &read) => {
+                    return self.stored_before(*read, asked);
+                }
+                Ok(advanced) => {
+                    self.settled(verdict, advanced, asked);
+                    return;
+                }
+                // It happened, and this process knows: nothing may run again while it cannot be stored.
+                Err(_) if matches!(verdict.outcome, Outcome::Succeeded | Outcome::Rejected) => {
+                    let renewal = renewal(self.record.id, self.record.attempt, lease);
+                    if let (Ok(Advanced::Done { .. }), Some(leader)) =
+                        (self.engine.0.store.advance(renewal).await, &self.leader)
+                    {
+                        leader.flight().renewed(asked + lease);
+                    }
+                }
+                Err(_) => {}
             }
         }
         tracing::error!(operation = %self.record.id, "the outcome was never stored; the operation will be outcome_unknown");
+    }
+
+    /// An earlier offer may have been carried out although the store could not say so (LESSONS 4): evidence of a
+    /// double effect is only what was superseded by another's word.
+    async fn offer(&self, verdict: &Verdict) -> Result<Advanced, StoreError> {
+        let quiet = Advance { if_superseded: None, ..self.transition(verdict) };
+        match self.engine.0.store.advance(quiet).await? {
+            Advanced::Superseded(read) if !self.is_own_word(verdict, &read) => {
+                self.engine.0.store.advance(self.transition(verdict)).await
+            }
+            advanced => Ok(advanced),
+        }
+    }
+
+    fn is_own_word(&self, verdict: &Verdict, read: &Read) -> bool {
+        read.record.as_ref().is_some_and(|record| {
+            record.attempt == self.record.attempt
+                && verdict.outcome != Outcome::Unknown
+                && record.state == verdict.outcome.state()
+                && record.kept == self.kept(verdict)
+                && record.resource == verdict.resource
+        })
+    }
+
+    fn stored_before(self, read: Read, asked: Instant) {
+        let Some(record) = read.record.map(Arc::new) else { return };
+        self.engine.0.finished.put(&record, read.now, asked);
+        if let Some(leader) = self.leader {
+            leader.end(record, read.now);
+        }
     }
 
     fn transition(&self, verdict: &Verdict) -> Advance {
@@ -299,7 +357,7 @@ impl Parts {
         if verdict.outcome == Outcome::NotDone && !last { Kept::Nothing } else { verdict.kept.clone() }
     }
 
-    fn settled(self, verdict: Verdict, advanced: Advanced) -> Settled {
+    fn settled(self, verdict: Verdict, advanced: Advanced, asked: Instant) -> Settled {
         let signals = &self.engine.0.signals;
         let (now, expires_at) = match advanced {
             Advanced::Done { now, expires_at } => (now, expires_at),
@@ -337,7 +395,7 @@ impl Parts {
             }
         };
         let record = Arc::new(record);
-        self.engine.0.finished.put(&record, now);
+        self.engine.0.finished.put(&record, now, asked);
         if let Some(leader) = self.leader {
             leader.end(record.clone(), now);
         }
@@ -346,9 +404,13 @@ impl Parts {
 
     async fn again(mut self, pause: Duration) -> Result<Attempt, Settled> {
         let nothing = Verdict::known(Outcome::NotDone, Kept::Nothing, None);
+        if self.call.contract.exhausted(self.record.attempt) {
+            return Err(self.settle(nothing).await);
+        }
+        let asked = Instant::now();
         let freed = match self.engine.0.store.advance(self.transition(&nothing)).await {
             Ok(advanced @ Advanced::Done { .. }) => advanced,
-            Ok(other) => return Err(self.settled(nothing, other)),
+            Ok(other) => return Err(self.settled(nothing, other, asked)),
             Err(error) => {
                 self.engine.0.signals.store_error();
                 tokio::spawn(self.offer_again(nothing));

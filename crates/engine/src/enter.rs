@@ -55,7 +55,7 @@ impl Engine {
             }
             let entered = match self.0.flights.join(id) {
                 Joined::Leader(leader) => self.lead(call, id, leader, &mut patience).await?,
-                Joined::Follower(flight) => self.follow(call, id, &flight, &mut patience).await,
+                Joined::Follower(flight) => self.follow(call, id, &flight, &mut patience).await?,
             };
             if let Some(entered) = entered {
                 return Ok(entered);
@@ -85,7 +85,9 @@ impl Engine {
     fn note(&self, call: &Call, known: &Known) {
         let signals = &self.0.signals;
         let count = |add: fn(&mut Counters)| self.0.tally.add(known.id, add);
-        signals.bump(&signals.duplicates, &call.label);
+        if !matches!(known.decision, Decision::Conflict { .. } | Decision::Expired(_)) {
+            signals.bump(&signals.duplicates, &call.label);
+        }
         match known.decision {
             Decision::Replay => {
                 signals.bump(&signals.replays, &call.label);
@@ -114,13 +116,15 @@ impl Engine {
         id: OperationId,
         flight: &Arc<Flight>,
         patience: &mut Patience<'_>,
-    ) -> Option<Entered> {
+    ) -> Result<Option<Entered>, Refusal> {
         let mut stages = flight.subscribe();
         loop {
             let stage = stages.borrow_and_update().clone();
             let known = match stage {
                 Stage::Asking => {
-                    stages.changed().await.ok()?;
+                    if stages.changed().await.is_err() {
+                        return Ok(None);
+                    }
                     continue;
                 }
                 Stage::Running { record, until } => {
@@ -146,13 +150,16 @@ impl Engine {
                         decision => Known { id, decision, record: Some(Arc::new(seen)), now },
                     }
                 }
+                // Another attempt has taken over and is running: wait for that one.
+                Stage::Ended { record, .. } if record.lease.is_alive() => return Ok(None),
                 Stage::Ended { record, now } => {
-                    return self.known(call, id, Some(record), now).map(Entered::Known);
+                    return Ok(self.known(call, id, Some(record), now).map(Entered::Known));
                 }
-                Stage::Gone => return None,
+                Stage::Refused(refusal) => return Err(refusal),
+                Stage::Gone => return Ok(None),
             };
             self.note(call, &known);
-            return Some(Entered::Known(known));
+            return Ok(Some(Entered::Known(known)));
         }
     }
 
@@ -164,23 +171,26 @@ impl Engine {
         leader: Leader,
         patience: &mut Patience<'_>,
     ) -> Result<Option<Entered>, Refusal> {
-        let mut read = self.answered(self.0.store.read(id).await)?;
+        let mut asked = Instant::now();
+        let mut read = leader.heard(self.answered(self.0.store.read(id).await))?;
         let mut pause = POLL_MIN;
         loop {
             let decision = decide(read.record.as_ref(), &request(call), &call.contract, read.now);
             match (decision, read.record.take()) {
                 (Decision::Begin, None) => {
-                    match self.answered(self.0.store.claim(self.claim(call, id)).await)? {
+                    asked = Instant::now();
+                    match leader.heard(self.answered(self.0.store.claim(self.claim(call, id)).await))? {
                         Claimed::Won { now } => {
                             let record = first_attempt(call, id, &self.0.owner, now);
                             return Ok(Some(Entered::Attempt(self.begun(call, record, leader))));
                         }
                         Claimed::Exists(found) => read = *found,
-                        Claimed::QuotaReached => return Err(Refusal::TooManyKeys),
+                        Claimed::QuotaReached => return leader.heard(Err(Refusal::TooManyKeys)),
                     }
                 }
                 (Decision::Begin | Decision::TakeOver { .. }, Some(record)) => {
-                    match self.begin_next(call, &record, read.now).await? {
+                    asked = Instant::now();
+                    match leader.heard(self.begin_next(call, &record, read.now).await)? {
                         Advanced::Done { now, .. } => {
                             if matches!(decision, Decision::TakeOver { .. }) {
                                 self.0.signals.bump(&self.0.signals.stale_takeovers, &call.label);
@@ -203,18 +213,20 @@ impl Engine {
                         return Ok(Some(Entered::Known(known)));
                     }
                     pause = (pause * 2).min(POLL_MAX);
-                    read = self.answered(self.0.store.read(id).await)?;
+                    asked = Instant::now();
+                    read = leader.heard(self.answered(self.0.store.read(id).await))?;
                 }
                 (Decision::Unknown, Some(record)) if record.state == State::Processing => {
-                    self.lose_stale(call, &record).await?;
-                    read = self.answered(self.0.store.read(id).await)?;
+                    leader.heard(self.lose_stale(call, &record).await)?;
+                    asked = Instant::now();
+                    read = leader.heard(self.answered(self.0.store.read(id).await))?;
                 }
                 (decision, record) => {
                     let record = record.map(Arc::new);
                     let known = Known { id, decision, record: record.clone(), now: read.now };
                     self.note(call, &known);
                     if let Some(record) = record {
-                        self.0.finished.put(&record, read.now);
+                        self.0.finished.put(&record, read.now, asked);
                         leader.end(record, read.now);
                     }
                     return Ok(Some(Entered::Known(known)));
@@ -300,7 +312,8 @@ impl Patience<'_> {
     /// Waits for something to change. False when there is no place or no time to wait, or the caller has gone.
     async fn wait(&mut self, engine: &Engine, flight: &Arc<Flight>, change: impl Future) -> bool {
         let Some(until) = self.until else { return false };
-        if self.place.is_none() {
+        if self.place.as_ref().is_none_or(|place| !place.is_in(flight)) {
+            self.place = None;
             self.place = engine.0.flights.wait_place(flight, &engine.0.limits);
         }
         if self.place.is_none() || until <= Instant::now() {

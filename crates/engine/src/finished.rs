@@ -52,13 +52,13 @@ impl Finished {
         None
     }
 
-    /// Holds a record that was read at the store's `now`.
-    pub(crate) fn put(&self, record: &Arc<Record>, now: StoreTime) {
+    /// Holds a record that was read at the store's `now`, which is not before the moment when it was `asked`.
+    pub(crate) fn put(&self, record: &Arc<Record>, now: StoreTime, asked: Instant) {
         if !matches!(record.state, State::Succeeded | State::Rejected) {
             return;
         }
         let left = record.expires_at.map_or(Duration::MAX, |end| now.until(end));
-        let until = Instant::now() + left.min(FINISHED_AGE_MAX);
+        let until = asked + left.min(FINISHED_AGE_MAX);
         self.0.insert(record.id, Entry { record: record.clone(), now, until });
     }
 }

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::Refusal;
 use crate::limits::Limits;
 
 /// Where a flight stands.
@@ -23,6 +24,9 @@ pub(crate) enum Stage {
     Running { record: Arc<Record>, until: Instant },
     /// It has ended like this, at this time of the store.
     Ended { record: Arc<Record>, now: StoreTime },
+    /// The store did not answer the leader: whoever waits for the answer is refused with it, or else each would ask
+    /// in turn and wait for all before it.
+    Refused(Refusal),
     /// The leader left without an end: ask the store.
     Gone,
 }
@@ -129,6 +133,13 @@ pub(crate) struct WaitPlace {
     waiting: Arc<AtomicUsize>,
 }
 
+impl WaitPlace {
+    /// Whether it is counted among those who wait for this flight.
+    pub(crate) fn is_in(&self, flight: &Arc<Flight>) -> bool {
+        Arc::ptr_eq(&self.flight, flight)
+    }
+}
+
 impl Drop for WaitPlace {
     fn drop(&mut self) {
         self.flight.waiters.fetch_sub(1, Ordering::Relaxed);
@@ -148,6 +159,13 @@ impl Leader {
         &self.flight
     }
 
+    /// Passes the store's answer on; everybody who waits hears of a refusal.
+    pub(crate) fn heard<T>(&self, answer: Result<T, Refusal>) -> Result<T, Refusal> {
+        answer.inspect_err(|refusal| {
+            self.flight.stage.send_replace(Stage::Refused(refusal.clone()));
+        })
+    }
+
     /// The attempt has ended: everybody who waits gets this record.
     pub(crate) fn end(self, record: Arc<Record>, now: StoreTime) {
         self.flight.stage.send_replace(Stage::Ended { record, now });
@@ -162,7 +180,7 @@ impl Drop for Leader {
         }
         drop(map);
         self.flight.stage.send_if_modified(|stage| {
-            if matches!(stage, Stage::Ended { .. }) {
+            if matches!(stage, Stage::Ended { .. } | Stage::Refused(_)) {
                 return false;
             }
             *stage = Stage::Gone;

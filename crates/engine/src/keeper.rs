@@ -48,8 +48,9 @@ impl Engine {
     /// Writes the gathered counters; called once more before the process ends.
     pub async fn flush_counters(&self) {
         let counts = self.0.tally.take();
-        if !counts.is_empty() && self.0.store.count(counts).await.is_err() {
+        if !counts.is_empty() && self.0.store.count(counts.clone()).await.is_err() {
             self.0.signals.store_error();
+            self.0.tally.put_back(counts);
         }
     }
 

@@ -71,7 +71,11 @@ impl Signals {
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("onefold");
         registry.register("attempts_begun", "Attempts that began", self.attempts_begun.clone());
-        registry.register("duplicates", "Requests that found their operation known", self.duplicates.clone());
+        registry.register(
+            "duplicates",
+            "Equal requests that found their operation known",
+            self.duplicates.clone(),
+        );
         registry.register("replays", "Duplicates answered with the result", self.replays.clone());
         registry.register("conflicts", "Other requests under a used key", self.conflicts.clone());
         registry.register("busy", "Duplicates told that the operation is running", self.busy.clone());
@@ -109,7 +113,7 @@ impl Signals {
             Unit::Seconds,
             self.unknown_oldest.clone(),
         );
-        registry.register("processing", "Operations that are being attempted now", self.processing.clone());
+        registry.register("processing", "Operations in the state processing", self.processing.clone());
     }
 
     pub(crate) fn bump(&self, counts: &Counts, operation: &str) {

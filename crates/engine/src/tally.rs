@@ -1,6 +1,7 @@
 //! Counters of records, gathered in memory and written in batches: a replay never costs a commit.
 //!
-//! A crash loses the last second of counting, nothing else.
+//! A crash loses the last second of counting, nothing else; what a store that was away may have written after all is
+//! counted twice.
 
 use std::collections::HashMap;
 
@@ -19,6 +20,17 @@ impl Tally {
         let mut counts = self.0.lock();
         if counts.len() < TALLY_RECORDS_MAX || counts.contains_key(&id) {
             add(counts.entry(id).or_default());
+        }
+    }
+
+    /// Puts back what could not be written.
+    pub(crate) fn put_back(&self, counts: Vec<(OperationId, Counters)>) {
+        for (id, more) in counts {
+            self.add(id, |counters| {
+                counters.duplicates += more.duplicates;
+                counters.conflicts += more.conflicts;
+                counters.replays += more.replays;
+            });
         }
     }
 

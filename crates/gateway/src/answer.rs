@@ -29,10 +29,10 @@ impl Gateway {
     ) -> Response<AnyBody> {
         let url = self.operation_url(known.id);
         let problem = |problem, detail: &str| {
-            let mut document = ProblemDocument::new(problem, detail).operation(url.clone());
+            let mut document = ProblemDocument::new(problem, detail);
             if let Some(record) = &known.record {
                 let safe = record.answers(Some(&route.contract)).safe_to_use_new_key();
-                document = document.state(record.state).safe_to_use_new_key(safe);
+                document = document.operation(url.clone()).state(record.state).safe_to_use_new_key(safe);
             }
             match known.retry_after() {
                 Some(after) => document.retry_after(after),
@@ -195,7 +195,10 @@ fn conflict(original: State) -> (&'static str, &'static str) {
         State::Processing | State::Received => {
             ("running", "this key is in use for a different request, which is running")
         }
-        State::Failed | State::OutcomeUnknown => (
+        State::Failed => {
+            ("not_done", "this key was used for a different request, every attempt at which did nothing")
+        }
+        State::OutcomeUnknown => (
             "unknown",
             "this key was used for a different request, and it is not known whether that happened",
         ),

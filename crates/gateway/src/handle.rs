@@ -38,6 +38,7 @@ fn route(gateway: &Shared, request: &Request<Incoming>, path: &str) -> Option<(A
     let route = gateway.implicit.as_ref()?.of(request.headers());
     let carries_key =
         route.contract.key.headers.iter().any(|name| request.headers().contains_key(name.as_str()));
-    let protected = carries_key && matches!(*method, Method::POST | Method::PATCH);
+    let protected =
+        (carries_key || route.body_key.is_some()) && matches!(*method, Method::POST | Method::PATCH);
     protected.then(|| (route.clone(), Named::new()))
 }

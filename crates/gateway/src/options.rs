@@ -52,28 +52,12 @@ impl Route {
 impl Implicit {
     /// The routes of requests with and without credentials.
     pub(crate) fn routes(&self) -> ImplicitRoutes {
-        let with = self.route(self.contract.clone());
-        let without = match self.anonymous {
-            false => with.clone(),
-            true => {
-                let shared = Contract { scope: vec![ScopeSource::Shared], ..(*self.contract).clone() };
-                self.route(shared.into())
-            }
-        };
-        ImplicitRoutes { with_credentials: with.into(), without_credentials: without.into() }
-    }
-
-    fn route(&self, contract: Arc<Contract>) -> Route {
-        Route {
-            contract,
-            label: "(unconfigured)".into(),
-            method: "POST, PATCH".into(),
-            path: "*".into(),
-            matches: Arc::new(|_, _| None),
-            ignore: Vec::new(),
-            redact: Vec::new(),
-            body_key: None,
+        let mut without = self.route.clone();
+        if self.anonymous {
+            let shared = Contract { scope: vec![ScopeSource::Shared], ..(*self.route.contract).clone() };
+            without.contract = shared.into();
         }
+        ImplicitRoutes { with_credentials: self.route.clone().into(), without_credentials: without.into() }
     }
 }
 
@@ -92,8 +76,8 @@ impl ImplicitRoutes {
 /// Without configuration: every POST and PATCH that carries a key is an operation of its own method and path.
 #[derive(Clone)]
 pub struct Implicit {
-    /// The contract that all of them follow. It names no operation.
-    pub contract: Arc<Contract>,
+    /// The route that all of them take. Its contract names no operation.
+    pub route: Route,
     /// Whether requests without credentials share one scope. Only on loopback, or by choice.
     pub anonymous: bool,
 }

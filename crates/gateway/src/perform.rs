@@ -58,9 +58,10 @@ pub(crate) async fn perform(p: Performance, mut attempt: Attempt, told: Told) {
             let pause = pause(&automatic.backoff, retries, response.as_ref());
             retries += 1;
             drop(response);
+            let id = attempt.id();
             match attempt.again(pause).await {
                 Ok(next) => attempt = next,
-                Err(settled) => return p.overtaken(settled, told),
+                Err(settled) => return p.overtaken(id, settled, told),
             }
             continue;
         }
@@ -173,7 +174,7 @@ impl Performance {
     }
 
     /// Between two automatic attempts somebody else took the operation, or the store went away.
-    fn overtaken(&self, settled: Settled, told: Told) {
+    fn overtaken(&self, id: OperationId, settled: Settled, told: Told) {
         let problem = match settled {
             Settled::Recorded(_) | Settled::Superseded(_) => {
                 ProblemDocument::new(Problem::InProgress, "another request has taken the operation over")
@@ -183,6 +184,7 @@ impl Performance {
                 "nothing has happened yet, and the record of operations cannot be reached; try again",
             ),
         };
+        let problem = problem.operation(self.operation_url(id)).safe_to_use_new_key(false);
         self.tell(told, problem.retry_after(retry::RETRY_AFTER_MIN));
     }
 

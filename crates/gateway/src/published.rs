@@ -53,24 +53,20 @@ impl Gateway {
             )
             .retry_after(onefold_core::retry::RETRY_AFTER_MIN)
         })?;
-        let not_found =
-            || ProblemDocument::new(Problem::NotFound, "there is no such operation, or it is another's");
-        let missing = |missing: Missing| ProblemDocument::new(Problem::ScopeMissing, missing.0);
-        let known = shown.as_ref().and_then(|shown| Some((shown, self.contract_of(&shown.record, headers)?)));
-        let Some((shown, contract)) = known else {
+        let found = shown.as_ref().and_then(|shown| Some((shown, self.contract_of(&shown.record, headers)?)));
+        let own = found.filter(|(shown, contract)| {
+            self.own_scope(contract, headers, caller, Some(&shown.record))
+                .is_ok_and(|own| own == shown.record.scope)
+        });
+        let Some((shown, contract)) = own else {
             // The same answer whether the operation is missing or another's.
-            let contracts = self.options.routes.iter().map(|route| route.contract.as_ref());
-            for contract in contracts
-                .chain(self.options.implicit.iter().filter(|i| !i.anonymous).map(|i| i.contract.as_ref()))
-            {
-                self.own_scope(contract, headers, caller, None).map_err(missing)?;
-            }
-            return Err(not_found());
+            return Err(match self.asks_without_scope(headers, caller) {
+                Some(missing) => ProblemDocument::new(Problem::ScopeMissing, missing.0),
+                None => {
+                    ProblemDocument::new(Problem::NotFound, "there is no such operation, or it is another's")
+                }
+            });
         };
-        let own = self.own_scope(&contract, headers, caller, Some(&shown.record)).map_err(missing)?;
-        if own != shown.record.scope {
-            return Err(not_found());
-        }
         let view = view::for_caller(&shown.record, Some(&contract), shown.now);
         let mut response = document(&view);
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -78,6 +74,16 @@ impl Gateway {
             response.headers_mut().insert(header::RETRY_AFTER, after.div_ceil(1000).max(1).into());
         }
         Ok(response)
+    }
+
+    /// What is missing, when the caller has no scope under any contract.
+    fn asks_without_scope(&self, headers: &HeaderMap, caller: Caller) -> Option<Missing> {
+        let implicit = self.implicit.as_ref().map(|implicit| implicit.of(headers));
+        let mut missing = None;
+        for route in self.options.routes.iter().chain(implicit) {
+            missing = Some(self.own_scope(&route.contract, headers, caller, None).err()?);
+        }
+        missing
     }
 
     fn contract_of(&self, record: &Record, headers: &HeaderMap) -> Option<Arc<Contract>> {

@@ -14,7 +14,7 @@ const HOP_BY_HOP: [HeaderName; 7] = [
 ];
 
 /// Fields of one exchange: a replay of them would lie, or hand on what was meant for one caller at one moment
-/// (SEMANTICS 8, LESSONS 40). Names that end in `*` are prefixes.
+/// (SEMANTICS 8). Names that end in `*` are prefixes.
 const ONE_EXCHANGE: [&str; 26] = [
     "date",
     "age",

@@ -57,10 +57,10 @@ fn expected(record: &Record, same: bool, key_time: Option<StoreTime>, c: &Contra
             _ => Decision::Begin,
         };
     }
-    if !same && record.state != State::Failed {
+    let last = c.max_attempts != 0 && record.attempt >= c.max_attempts;
+    if !same && (record.state != State::Failed || last) {
         return Decision::Conflict { original: record.state };
     }
-    let last = c.max_attempts != 0 && record.attempt >= c.max_attempts;
     match (record.state, record.lease, c.on_stale) {
         (State::Received, ..) => Decision::Pending,
         (State::Succeeded | State::Rejected, ..) => Decision::Replay,
