@@ -12,12 +12,14 @@ use crate::advance::{AdvanceWork, RawAdvanced};
 use crate::batch::Batch;
 use crate::claim::{ClaimWork, RawClaimed};
 use crate::error::JobError;
+use crate::queue::Place;
 use crate::{advance, claim, counts, sweep};
 
 /// What is to be done, and where the answer goes.
 pub(crate) struct Ask<W, A> {
     pub(crate) work: W,
     pub(crate) reply: oneshot::Sender<Result<A, StoreError>>,
+    pub(crate) place: Place,
 }
 
 /// A job for the writer.
@@ -50,8 +52,12 @@ impl Job {
     /// About how much is written for it, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Job::Advance(ask) => ask.work.payload_bytes() + JOB_BYTES,
-            _ => JOB_BYTES,
+            Job::Claim(ask) => ask.place.bytes,
+            Job::Advance(ask) => ask.place.bytes,
+            Job::Count(ask) => ask.place.bytes,
+            Job::Lose(ask) => ask.place.bytes,
+            Job::Sweep(ask) => ask.place.bytes,
+            Job::Ready(ask) => ask.place.bytes,
         }
     }
 
@@ -98,9 +104,6 @@ impl Job {
         }
     }
 }
-
-/// What a job costs beside its payload: its row, its index entries.
-const JOB_BYTES: usize = 1024;
 
 fn run<W, A>(
     ask: Ask<W, A>,

@@ -25,6 +25,7 @@ mod job;
 mod list;
 mod migrate;
 mod open;
+mod queue;
 mod read;
 mod readers;
 mod row;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What the writer did since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Jobs that wait or are being done.
+    pub waiting: u64,
     /// Jobs that were answered.
     pub jobs: u64,
     /// Transactions that wrote something: so many times the log was synced.
@@ -21,8 +23,9 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn read(&self) -> Stats {
+    pub(crate) fn read(&self, waiting: u64) -> Stats {
         Stats {
+            waiting,
             jobs: self.jobs.load(Ordering::Relaxed),
             commits: self.commits.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),

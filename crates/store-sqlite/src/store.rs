@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicI32;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
@@ -22,15 +22,14 @@ use crate::advance::{AdvanceWork, RawAdvanced};
 use crate::checkpoint::{Checkpointer, Log};
 use crate::claim::{ClaimWork, RawClaimed};
 use crate::job::{Ask, Job};
+use crate::queue::{self, Queue};
 use crate::readers::Readers;
 use crate::stats::{Counts, Stats};
 use crate::writer::Writer;
 use crate::{OpenError, Options, events, list, open, read, survey, sweep};
 
-/// Jobs that may wait for the writer; one more is refused.
-const QUEUE_JOBS_MAX: usize = 8192;
-/// Payload bytes that may wait for the writer; a job that would add to more is refused.
-const QUEUE_BYTES_MAX: usize = 64 << 20;
+/// What a job costs beside its payload: its row, its index entries.
+const JOB_BYTES: usize = 1024;
 
 /// A SQLite file as a store of operations.
 pub struct SqliteStore {
@@ -39,7 +38,7 @@ pub struct SqliteStore {
     judge: Arc<Judge>,
     readers: Readers,
     counts: Arc<Counts>,
-    queued_bytes: Arc<AtomicUsize>,
+    queue: Arc<Queue>,
     /// `None` once it closes.
     jobs: Option<SyncSender<Job>>,
     threads: Vec<JoinHandle<()>>,
@@ -54,7 +53,7 @@ impl SqliteStore {
         // A log that a crash has left is cut at the first idle moment, so it counts as one page at least.
         let (pages, gate) = (Arc::new(AtomicI32::new(1)), Arc::new(Mutex::new(())));
         let (tell, told) = sync_channel(1);
-        let (jobs, waiting) = sync_channel(QUEUE_JOBS_MAX);
+        let (jobs, waiting) = sync_channel(queue::JOBS_MAX);
         let log = Log::new(pages.clone(), tell);
         log.watch(&mut opened.connection).map_err(|error| OpenError::sqlite(path.as_ref(), &error))?;
         let writer = Writer {
@@ -78,7 +77,7 @@ impl SqliteStore {
             judge,
             readers: Readers::new(opened.path),
             counts,
-            queued_bytes: Arc::default(),
+            queue: Arc::default(),
             jobs: Some(jobs),
             threads,
         })
@@ -86,43 +85,22 @@ impl SqliteStore {
 
     /// What the writer did since the store was opened.
     pub fn stats(&self) -> Stats {
-        self.counts.read()
+        self.counts.read(self.queue.jobs())
     }
 
-    async fn ask<W, A>(&self, work: W, job: impl FnOnce(Ask<W, A>) -> Job) -> Result<A, StoreError> {
+    async fn ask<W, A>(&self, work: W, bytes: usize, job: fn(Ask<W, A>) -> Job) -> Result<A, StoreError> {
         let unavailable = |why: &str| StoreError::Unavailable(why.to_owned());
         let (reply, answer) = oneshot::channel();
-        let job = job(Ask { work, reply });
-        let Some(_queued) = Queued::new(&self.queued_bytes, job.bytes()) else {
+        let Some(place) = self.queue.place(bytes + JOB_BYTES) else {
             return Err(unavailable("too much waits to be written"));
         };
+        let job = job(Ask { work, reply, place });
         let Some(jobs) = &self.jobs else { return Err(unavailable("the store is closed")) };
         jobs.try_send(job).map_err(|error| match error {
             TrySendError::Full(_) => unavailable("too many wait to be written"),
             TrySendError::Disconnected(_) => unavailable("the writer has stopped"),
         })?;
         answer.await.unwrap_or_else(|_| Err(unavailable("the writer has stopped")))
-    }
-}
-
-/// Bytes that wait for the writer, for as long as their caller waits.
-struct Queued {
-    all: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
-impl Queued {
-    /// `None` when too much waits. A single big job is let in when nothing else waits.
-    fn new(all: &Arc<AtomicUsize>, bytes: usize) -> Option<Queued> {
-        let before = all.fetch_add(bytes, Ordering::Relaxed);
-        let queued = Queued { all: all.clone(), bytes };
-        (before == 0 || before + bytes <= QUEUE_BYTES_MAX).then_some(queued)
-    }
-}
-
-impl Drop for Queued {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -159,7 +137,7 @@ impl OperationStore for SqliteStore {
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
-        let claimed = self.ask(Box::new(ClaimWork::new(claim)), Job::Claim).await?;
+        let claimed = self.ask(Box::new(ClaimWork::new(claim)), 0, Job::Claim).await?;
         Ok(match claimed {
             RawClaimed::Won { now } => Claimed::Won { now },
             RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(&self.sealer)?)),
@@ -169,7 +147,8 @@ impl OperationStore for SqliteStore {
 
     async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
         let work = Box::new(AdvanceWork::new(advance, &self.sealer));
-        Ok(match self.ask(work, Job::Advance).await? {
+        let bytes = work.payload_bytes();
+        Ok(match self.ask(work, bytes, Job::Advance).await? {
             RawAdvanced::Done { now, expires_at } => Advanced::Done { now, expires_at },
             RawAdvanced::Superseded(read) => Advanced::Superseded(Box::new(read.open(&self.sealer)?)),
             RawAdvanced::Missing => Advanced::Missing,
@@ -177,7 +156,7 @@ impl OperationStore for SqliteStore {
     }
 
     async fn count(&self, counts: Vec<(OperationId, Counters)>) -> Result<(), StoreError> {
-        self.ask(counts, Job::Count).await
+        self.ask(counts, 0, Job::Count).await
     }
 
     async fn list(&self, query: Query) -> Result<Page, StoreError> {
@@ -196,7 +175,7 @@ impl OperationStore for SqliteStore {
         let mut swept = Swept::default();
         loop {
             let step = step_of(limit, swept.tombstones + swept.deleted);
-            let done = if step > 0 { self.ask(step, Job::Sweep).await? } else { Swept::default() };
+            let done = if step > 0 { self.ask(step, 0, Job::Sweep).await? } else { Swept::default() };
             if done == Swept::default() {
                 return Ok(swept);
             }
@@ -209,7 +188,7 @@ impl OperationStore for SqliteStore {
         let mut lost = 0;
         loop {
             let step = step_of(limit, lost);
-            let done = if step > 0 { self.ask(step, Job::Lose).await? } else { 0 };
+            let done = if step > 0 { self.ask(step, 0, Job::Lose).await? } else { 0 };
             if done == 0 {
                 return Ok(lost);
             }
@@ -224,6 +203,6 @@ impl OperationStore for SqliteStore {
 
     async fn ready(&self) -> Result<(), StoreError> {
         self.readers.run(|connection| connection.query_row("SELECT 1", [], |_| Ok(()))).await?;
-        self.ask((), Job::Ready).await
+        self.ask((), 0, Job::Ready).await
     }
 }
