@@ -19,7 +19,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::enter::next_attempt;
 use crate::flight::{Flight, Leader};
-use crate::limits::{OFFER_AGAIN_FOR, OFFER_PAUSE_MAX, POLL_MIN};
 use crate::{Call, Engine};
 
 /// What an attempt says about its effect, with what is to be kept.
@@ -63,12 +62,12 @@ pub struct Attempt {
     parts: Option<Box<Parts>>,
 }
 
-struct Parts {
-    engine: Engine,
-    call: Call,
-    record: Record,
+pub(crate) struct Parts {
+    pub(crate) engine: Engine,
+    pub(crate) call: Call,
+    pub(crate) record: Record,
     /// Gone once the outcome was reported as lost.
-    leader: Option<Leader>,
+    pub(crate) leader: Option<Leader>,
     heart: AbortHandle,
 }
 
@@ -124,7 +123,7 @@ fn lost(record: &Record, start: Start, reason: &str) -> Advance {
     Advance { id: record.id, start, step, event, if_superseded: None }
 }
 
-fn renewal(id: OperationId, attempt: u32, lease: Duration) -> Advance {
+pub(crate) fn renewal(id: OperationId, attempt: u32, lease: Duration) -> Advance {
     let start = Start { states: &[State::Processing], attempt, also: Also::Nothing };
     Advance { id, start, step: Step::Renew { lease }, event: None, if_superseded: None }
 }
@@ -269,68 +268,7 @@ impl Parts {
         }
     }
 
-    async fn offer_again(self, verdict: Verdict) {
-        let until = Instant::now() + OFFER_AGAIN_FOR;
-        let lease = self.call.contract.lease;
-        let mut pause = POLL_MIN;
-        while Instant::now() < until {
-            sleep(pause).await;
-            pause = (pause * 2).min(OFFER_PAUSE_MAX).min(lease / 3);
-            let asked = Instant::now();
-            match self.offer(&verdict).await {
-                Ok(Advanced::Superseded(read)) if self.is_own_word(&verdict, &read) => {
-                    return self.stored_before(*read, asked);
-                }
-                Ok(advanced) => {
-                    self.settled(verdict, advanced, asked);
-                    return;
-                }
-                // It happened, and this process knows: nothing may run again while it cannot be stored.
-                Err(_) if matches!(verdict.outcome, Outcome::Succeeded | Outcome::Rejected) => {
-                    let renewal = renewal(self.record.id, self.record.attempt, lease);
-                    if let (Ok(Advanced::Done { .. }), Some(leader)) =
-                        (self.engine.0.store.advance(renewal).await, &self.leader)
-                    {
-                        leader.flight().renewed(asked + lease);
-                    }
-                }
-                Err(_) => {}
-            }
-        }
-        tracing::error!(operation = %self.record.id, "the outcome was never stored; the operation will be outcome_unknown");
-    }
-
-    /// An earlier offer may have been carried out although the store could not say so (LESSONS 4): evidence of a
-    /// double effect is only what was superseded by another's word.
-    async fn offer(&self, verdict: &Verdict) -> Result<Advanced, StoreError> {
-        let quiet = Advance { if_superseded: None, ..self.transition(verdict) };
-        match self.engine.0.store.advance(quiet).await? {
-            Advanced::Superseded(read) if !self.is_own_word(verdict, &read) => {
-                self.engine.0.store.advance(self.transition(verdict)).await
-            }
-            advanced => Ok(advanced),
-        }
-    }
-
-    fn is_own_word(&self, verdict: &Verdict, read: &Read) -> bool {
-        read.record.as_ref().is_some_and(|record| {
-            record.attempt == self.record.attempt
-                && verdict.outcome != Outcome::Unknown
-                && record.state == verdict.outcome.state()
-                && record.kept == self.kept(verdict)
-                && record.resource == verdict.resource
-        })
-    }
-
-    fn stored_before(self, read: Read, asked: Instant) {
-        let Some(record) = read.record.map(Arc::new) else { return };
-        self.engine.0.finished.put(&record, read.now, asked);
-        if let Some(leader) = self.leader {
-            leader.end(record, read.now);
-        }
-    }
-
-    fn transition(&self, verdict: &Verdict) -> Advance {
+    pub(crate) fn transition(&self, verdict: &Verdict) -> Advance {
         let reported = Start {
             states: &[State::Processing, State::OutcomeUnknown],
             attempt: self.record.attempt,
@@ -352,12 +290,12 @@ impl Parts {
     }
 
     /// A free key keeps no result, unless no attempt is left to make another.
-    fn kept(&self, verdict: &Verdict) -> Kept {
+    pub(crate) fn kept(&self, verdict: &Verdict) -> Kept {
         let last = self.call.contract.exhausted(self.record.attempt);
         if verdict.outcome == Outcome::NotDone && !last { Kept::Nothing } else { verdict.kept.clone() }
     }
 
-    fn settled(self, verdict: Verdict, advanced: Advanced, asked: Instant) -> Settled {
+    pub(crate) fn settled(self, verdict: Verdict, advanced: Advanced, asked: Instant) -> Settled {
         let signals = &self.engine.0.signals;
         let (now, expires_at) = match advanced {
             Advanced::Done { now, expires_at } => (now, expires_at),

@@ -12,6 +12,7 @@ mod finished;
 mod flight;
 mod keeper;
 mod limits;
+mod offer;
 mod signals;
 mod tally;
 
