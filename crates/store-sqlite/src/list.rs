@@ -8,6 +8,7 @@ use onefold_core::{State, StoreTime};
 use onefold_store::{Judge, Query};
 use rusqlite::{Connection, named_params};
 
+use crate::read;
 use crate::row::{RawRecord, columns, raw, state_number};
 
 /// Records on a page, at most.
@@ -49,7 +50,7 @@ pub(crate) struct RawPage {
 
 /// Lists one page.
 pub(crate) fn run(query: &Query, connection: &Connection, judge: &Judge) -> rusqlite::Result<RawPage> {
-    let moment = judge.timeline().now();
+    let moment = read::moment(connection, judge)?;
     let open = matches!(query.state, Some(State::Processing | State::OutcomeUnknown));
     let made_by = query.older_than.map(|age| moment.time.0.saturating_sub(StoreTime(0).plus(age).0));
     let mut statement = connection.prepare_cached(if open { OPEN } else { ALL })?;

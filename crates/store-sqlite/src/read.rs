@@ -4,7 +4,7 @@
 //! sees. Nothing here waits for a commit.
 
 use onefold_core::{OperationId, StoreTime};
-use onefold_store::Judge;
+use onefold_store::{Judge, Moment};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::batch::Batch;
@@ -14,8 +14,10 @@ const READ: &str =
     concat!("SELECT c.at, ", columns!(), " FROM clock c LEFT JOIN operations o ON o.id = ?1 WHERE c.one = 1");
 const READ_IN_BATCH: &str = concat!("SELECT ", columns!(), " FROM operations o WHERE o.id = ?1");
 
+const CLOCK: &str = "SELECT at FROM clock WHERE one = 1";
+
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[READ, READ_IN_BATCH];
+pub(crate) const SQL: &[&str] = &[READ, READ_IN_BATCH, CLOCK];
 
 /// Reads beside the writer.
 pub(crate) fn beside(id: OperationId, connection: &Connection, judge: &Judge) -> rusqlite::Result<RawRead> {
@@ -27,6 +29,12 @@ pub(crate) fn beside(id: OperationId, connection: &Connection, judge: &Judge) ->
         };
         Ok(RawRead { now: moment.time, record })
     })
+}
+
+/// The time of a reading beside the writer, no earlier than any commit that it can see.
+pub(crate) fn moment(connection: &Connection, judge: &Judge) -> rusqlite::Result<Moment> {
+    let floor = connection.prepare_cached(CLOCK)?.query_row([], |row| row.get(0))?;
+    Ok(judge.timeline().at_least(StoreTime(floor)))
 }
 
 /// Reads inside the writer's transaction.

@@ -4,6 +4,8 @@ use onefold_core::StoreTime;
 use onefold_store::{Judge, Survey};
 use rusqlite::Connection;
 
+use crate::read;
+
 const UNKNOWN: &str =
     "SELECT count(*), min(lease_until) FROM operations WHERE state = 5 AND lease_until IS NOT NULL";
 const PROCESSING: &str = "SELECT count(*) FROM operations WHERE state = 1 AND lease_until IS NOT NULL";
@@ -18,6 +20,6 @@ pub(crate) fn run(connection: &Connection, judge: &Judge) -> rusqlite::Result<Su
         .query_row([], |row| Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?)))?;
     let processing =
         connection.prepare_cached(PROCESSING)?.query_row([], |row| row.get::<_, i64>(0))?.unsigned_abs();
-    let now = judge.timeline().now().time;
+    let now = read::moment(connection, judge)?.time;
     Ok(Survey { unknown, unknown_oldest: since.map(|since| StoreTime(since).until(now)), processing })
 }

@@ -63,6 +63,25 @@ fn a_database_of_another_program_is_refused_whatever_its_journal() {
     }
 }
 
+/// Even looking at it through SQLite would fold the log of a crashed program into its database.
+#[test]
+fn a_database_of_another_program_that_crashed_is_not_even_recovered() {
+    let (theirs, directory) = (directory(), directory());
+    let other = Connection::open(theirs.path().join("app.db")).unwrap();
+    other.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
+    other.execute_batch("CREATE TABLE t (x); PRAGMA wal_checkpoint; INSERT INTO t VALUES (1)").unwrap();
+    let files = ["app.db", "app.db-wal"];
+    for file in files {
+        std::fs::copy(theirs.path().join(file), directory.path().join(file)).unwrap();
+    }
+    let contents = || files.map(|file| std::fs::read(directory.path().join(file)).ok());
+    let before = contents();
+    let error = SqliteStore::open(directory.path().join("app.db"), options()).err().unwrap();
+    assert!(matches!(error, OpenError::Foreign(_)), "{error}");
+    assert!(contents() == before, "its files were changed");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
+}
+
 #[test]
 fn a_store_of_a_later_release_is_refused() {
     let directory = directory();

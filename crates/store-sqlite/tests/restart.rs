@@ -11,7 +11,7 @@ use common::{LEASE, RUNNING, claim, options, settle};
 use onefold_core::contract::OnStale;
 use onefold_core::{Kept, Lease, State, StoreTime};
 use onefold_store::clock::ManualClock;
-use onefold_store::{Advanced, Claimed, OperationStore};
+use onefold_store::{Advanced, Claimed, OperationStore, Query};
 use onefold_store_sqlite::{Options, SqliteStore};
 
 const CHILD: &str = "ONEFOLD_TEST_STORE";
@@ -88,13 +88,15 @@ async fn time_does_not_run_back_over_a_restart_or_between_processes() {
     let path = directory.path().join("onefold.db");
     let at = |wall| Options { clock: Arc::new(ManualClock::at(StoreTime(wall))), ..options() };
     let ahead = SqliteStore::open(&path, at(9_000_000)).unwrap();
-    let behind = SqliteStore::open(&path, at(1_000_000)).unwrap();
+    let [behind, reader, lister] = [(); 3].map(|()| SqliteStore::open(&path, at(1_000_000)).unwrap());
     ahead.claim(claim("ahead")).await.unwrap();
-    let read = behind.read(claim("none").id).await.unwrap();
+    let read = reader.read(claim("none").id).await.unwrap();
     assert!(read.now >= StoreTime(9_000_000), "a reader sees the other's time: {}", read.now);
     let Claimed::Won { now } = behind.claim(claim("behind")).await.unwrap() else { panic!("the key is new") };
     assert!(now >= StoreTime(9_000_000), "{now}");
-    drop((ahead, behind));
+    let page = lister.list(Query { limit: 9, ..Query::default() }).await.unwrap();
+    assert!(page.now >= StoreTime(9_000_000), "a list does too: {}", page.now);
+    drop((ahead, behind, reader, lister));
     let later = SqliteStore::open(&path, at(1_000_000)).unwrap();
     assert!(later.read(claim("none").id).await.unwrap().now >= StoreTime(9_000_000));
 }

@@ -70,6 +70,20 @@ async fn jobs_that_wait_together_share_a_commit() {
 }
 
 #[tokio::test]
+async fn nothing_is_acknowledged_before_it_is_committed() {
+    let opened = open(Options::default());
+    let beside = opened.beside();
+    for key in 0..100 {
+        let claim = claim(&format!("k-{key}"));
+        let id = claim.id;
+        opened.store.claim(claim).await.unwrap();
+        let found = "SELECT count(*) FROM operations WHERE id = ?1";
+        let found: i64 = beside.query_row(found, [id.as_bytes()], |row| row.get(0)).unwrap();
+        assert_eq!(found, 1, "claim {key} was acknowledged");
+    }
+}
+
+#[tokio::test]
 async fn a_batch_that_writes_nothing_commits_nothing() {
     let opened = open(Options::default());
     opened.store.claim(claim("k")).await.unwrap();
