@@ -1,11 +1,11 @@
 //! Files that are refused, each with its own sentence, and left as they are.
 
-mod common;
+mod asking;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{claim, options, settle};
+use asking::{claim, options, settle};
 use onefold_core::{Kept, State};
 use onefold_store::OperationStore;
 use onefold_store_sqlite::{OpenError, Options, SCHEMA_VERSION, SqliteStore};
@@ -126,7 +126,7 @@ fn a_read_only_file_is_refused() {
     permissions.set_readonly(true);
     std::fs::set_permissions(&path, permissions).unwrap();
     if std::fs::OpenOptions::new().write(true).open(&path).is_ok() {
-        common::skipped("a_read_only_file_is_refused", "this user may write files that are read-only");
+        asking::skipped("a_read_only_file_is_refused", "this user may write files that are read-only");
         return;
     }
     let error = refused(&path, options());

@@ -1,13 +1,13 @@
 //! What is true after a restart, orderly or not.
 
-mod common;
+mod asking;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{LEASE, RUNNING, claim, options, settle};
+use asking::{LEASE, RUNNING, claim, options, settle};
 use onefold_core::contract::OnStale;
 use onefold_core::{Kept, Lease, State, StoreTime};
 use onefold_store::clock::ManualClock;

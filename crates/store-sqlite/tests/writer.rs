@@ -1,11 +1,11 @@
 //! The one writer: groups, failures and recovery.
 
-mod common;
+mod asking;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{LEASE, ask, claim, settle};
+use asking::{LEASE, ask, claim, settle};
 use onefold_core::EventKind;
 use onefold_store::{Claimed, NewEvent, OperationStore, Step, StoreError};
 use onefold_store_sqlite::{Options, SqliteStore};
@@ -200,7 +200,7 @@ async fn a_payload_that_was_dropped_is_in_no_file_once_the_store_was_closed() {
     let body = b"a-secret-of-the-customer".repeat(1000);
     opened.store.claim(claim("k")).await.unwrap();
     opened.store.advance(settle(claim("k").id, 1, &body)).await.unwrap();
-    clock.pass(common::RETENTION);
+    clock.pass(asking::RETENTION);
     assert_eq!(opened.store.sweep(10).await.unwrap().tombstones, 1);
     let Opened { store, directory } = opened;
     drop(store);
