@@ -70,7 +70,7 @@ async fn release_without_force_takes_an_operation_whose_lease_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn released_attempt_that_a_newer_one_followed_is_superseded() {
-    let engine = World::new().engine();
+    let (engine, store) = World::new().flaky();
     let order = call(contract(), "3 apples");
     let first = begin(&engine, &order).await;
     engine.release(first.id(), release(true)).await.unwrap();
@@ -81,6 +81,9 @@ async fn released_attempt_that_a_newer_one_followed_is_superseded() {
     assert!(matches!(first.settle(not_done("late")).await, Settled::Superseded(_)));
     settle_down().await;
     assert!(!waiting.is_finished(), "the end of the first is not the end of the second");
+    let asked = store.seen(Asked::Read);
+    assert!(matches!(decision(&engine, &call(busy(), "3 apples")).await, Decision::Busy { .. }));
+    assert_eq!(store.seen(Asked::Read), asked, "this process knows that the second runs");
     recorded(second.settle(placed("order 5001")).await);
     assert_eq!(waiting.await.unwrap().decision, Decision::Replay);
 }
@@ -131,6 +134,29 @@ async fn running_operation_is_resolved_only_after_its_lease() {
     sleep(secs(4)).await;
     let shown = person.resolve(attempt.id(), resolution(ResolvedAs::Failed)).await.unwrap();
     assert_eq!(shown.record.state, State::Failed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn acts_on_a_lease_that_is_over_are_overtaken_by_a_renewal() {
+    let world = World::new();
+    let (holder, store) = world.flaky();
+    let order = call(resumable(), "3 apples");
+    let attempt = begin(&holder, &order).await;
+    // The person sees a lease that is over and is slow to act; the renewal a moment later is faster.
+    store.next_times(3, Asked::Renew, Fault::Unavailable);
+    sleep(millis(3500)).await;
+    let (person, slow) = world.flaky();
+    slow.next(Asked::Lose, Fault::Late(secs(1)));
+    slow.next(Asked::Settle, Fault::Late(secs(1)));
+    let (released, resolved) = tokio::join!(
+        person.release(attempt.id(), release(false)),
+        person.resolve(attempt.id(), resolution(ResolvedAs::Failed)),
+    );
+    assert!(matches!(released, Err(ActError::OwnerAlive { .. })));
+    assert!(matches!(resolved, Err(ActError::OwnerAlive { .. })));
+    assert_eq!((slow.seen(Asked::Lose), slow.seen(Asked::Settle)), (1, 1), "both did try");
+    assert_eq!(events(&holder, &order).await, []);
+    recorded(attempt.settle(placed("order 5001")).await);
 }
 
 #[tokio::test(start_paused = true)]

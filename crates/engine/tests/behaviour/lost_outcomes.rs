@@ -19,7 +19,7 @@ async fn lease_that_ends_without_an_outcome_makes_it_unknown_for_good() {
     let (silent, store) = world.flaky();
     store.next_times(1000, Asked::Renew, Fault::Unavailable);
     let order = call(short(), "3 apples");
-    let _attempt = begin(&silent, &order).await;
+    let attempt = begin(&silent, &order).await;
     let other = world.engine();
     sleep(millis(2900)).await;
     assert!(matches!(decision(&other, &call(busy(), "3 apples")).await, Decision::Busy { .. }));
@@ -33,7 +33,9 @@ async fn lease_that_ends_without_an_outcome_makes_it_unknown_for_good() {
 
     sleep(secs(3600)).await;
     assert_eq!(decision(&other, &order).await, Decision::Unknown, "it neither expires nor begins again");
-    assert_eq!(events(&other, &order).await.len(), 1);
+    drop(attempt);
+    settle_down().await;
+    assert_eq!(events(&other, &order).await.len(), 1, "it is lost once");
 }
 
 #[tokio::test(start_paused = true)]
@@ -92,7 +94,7 @@ async fn marking_an_outcome_as_unknown_is_overtaken_by_a_renewal() {
 
 #[tokio::test(start_paused = true)]
 async fn dropped_attempt_is_unknown_and_those_who_wait_are_told_at_once() {
-    let engine = World::new().engine();
+    let (engine, store) = World::new().flaky();
     let order = call(contract(), "3 apples");
     let attempt = begin(&engine, &order).await;
     let waiting = duplicate(&engine, &order).await;
@@ -100,6 +102,7 @@ async fn dropped_attempt_is_unknown_and_those_who_wait_are_told_at_once() {
     drop(attempt);
     assert_eq!(waiting.await.unwrap().decision, Decision::Unknown);
     assert_eq!(dropped.elapsed(), secs(0));
+    assert_eq!(store.seen(Asked::Read), 1, "who waits asks the store nothing");
     assert_eq!(decision(&engine, &order).await, Decision::Unknown);
     assert_eq!(events(&engine, &order).await[0].kind, EventKind::Unknown);
     assert_eq!(metric(&engine, "outcomes_lost_total"), 1);
@@ -111,6 +114,7 @@ async fn panicking_task_leaves_an_unknown_outcome() {
     let order = call(contract(), "3 apples");
     let attempt = begin(&engine, &order).await;
     let waiting = duplicate(&engine, &order).await;
+    let panicked = Instant::now();
     let performing = tokio::spawn(async move {
         let number = attempt.number();
         assert_ne!(number, 1, "this test panics in the middle of an attempt");
@@ -118,6 +122,7 @@ async fn panicking_task_leaves_an_unknown_outcome() {
     });
     assert!(performing.await.unwrap_err().is_panic());
     assert_eq!(waiting.await.unwrap().decision, Decision::Unknown);
+    assert_eq!(panicked.elapsed(), secs(0));
     assert_eq!(record(&engine, &order).await.state, State::OutcomeUnknown);
 }
 
@@ -137,6 +142,17 @@ async fn dropped_resumable_attempt_lets_the_next_begin_at_once() {
     let elsewhere = begin(&world.engine(), &order).await;
     assert_eq!(elsewhere.number(), 4);
     assert_eq!(events(&engine, &order).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_attempt_renews_nothing_any_more() {
+    let world = World::new();
+    let (engine, store) = world.flaky();
+    let order = call(resumable(), "3 apples");
+    drop(begin(&engine, &order).await);
+    sleep(secs(2)).await;
+    assert_eq!(store.seen(Asked::Renew), 0);
+    assert_eq!(begin(&world.engine(), &order).await.number(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,6 +198,7 @@ async fn attempt_that_reported_its_outcome_as_lost_may_be_dropped() {
     settle_down().await;
     assert_eq!(events(&engine, &order).await.len(), 1);
     assert_eq!(metric(&engine, "outcomes_lost_total"), 1);
+    assert_eq!(metric(&engine, "fenced_writes_total"), 0);
 }
 
 #[tokio::test(start_paused = true)]
