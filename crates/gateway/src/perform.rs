@@ -54,7 +54,8 @@ pub(crate) async fn perform(p: Performance, mut attempt: Attempt, told: Told) {
             Ok(Err(NoAnswer::Lost(why))) => return p.lost(attempt, &why, told).await,
             Err(_) => return p.late(attempt, asked, told).await,
         };
-        if outcome == Outcome::NotDone && retries < automatic.attempts {
+        let last = retries >= automatic.attempts || p.route.contract.exhausted(attempt.number());
+        if outcome == Outcome::NotDone && !last {
             let pause = pause(&automatic.backoff, retries, response.as_ref());
             retries += 1;
             drop(response);
