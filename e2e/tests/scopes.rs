@@ -1,5 +1,10 @@
 //! Section 8 of the cases: whose key it is. B76 and B77 concern webhooks.
 
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
 use onefold_e2e::{ROUTE, assert_fresh, assert_problem, assert_replay, dump, gateway, order, setup};
 use onefold_testkit::{Reply, Request, Setup, Upstream};
 
@@ -99,6 +104,113 @@ async fn b74_parts_of_a_path_may_be_the_scope() {
         assert_fresh(&gateway.send(&request).await, 200);
     }
     assert_eq!(upstream.total(), 2);
+}
+
+const ISSUED_UNDER: &str = "the secret of the issuer, 38 bytes long";
+const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAul3Xr1JVfqStpFmGamXxRA1fBSaJXXe8ikhAW1DadNM=\n-----END PUBLIC KEY-----";
+
+fn by_claims(upstream: &Upstream, scope: &str) -> Setup {
+    setup(upstream, scope)
+        .section("[claims]\nkeys = [\"env:ISSUER\", \"env:OTHER_ISSUER\"]\naudience = \"orders\"")
+        .env("ISSUER", ISSUED_UNDER)
+        .env("OTHER_ISSUER", PUBLIC_KEY)
+}
+
+fn signed(algorithm: &str, claims: &str, secret: &str) -> String {
+    let header = URL_SAFE_NO_PAD.encode(format!(r#"{{"alg":"{algorithm}","typ":"JWT"}}"#));
+    let head = format!("{header}.{}", URL_SAFE_NO_PAD.encode(claims));
+    let mac = Hmac::<sha2::Sha256>::new_from_slice(secret.as_bytes()).expect("takes any length");
+    let mac = mac.chain_update(&head).finalize().into_bytes();
+    format!("{head}.{}", URL_SAFE_NO_PAD.encode(mac))
+}
+
+/// A token of this caller that ends in so many seconds, or ended so many ago.
+fn token(sub: &str, seconds: i64) -> String {
+    let now = SystemTime::UNIX_EPOCH.elapsed().as_ref().map_or(0, Duration::as_secs);
+    let end = now.saturating_add_signed(seconds);
+    signed("HS256", &format!(r#"{{"sub":"{sub}","org":7,"aud":"orders","exp":{end}}}"#), ISSUED_UNDER)
+}
+
+#[tokio::test]
+async fn refreshed_token_of_one_caller_is_the_same_caller() {
+    let upstream = Upstream::start().await;
+    let gateway = by_claims(&upstream, "scope = [\"claim:sub\"]").start().await;
+    let first = gateway.send(&order_by(&token("user-17", 600))).await;
+    assert_fresh(&first, 200);
+    assert_replay(&gateway.send(&order_by(&token("user-17", 1200))).await, &first);
+    let other = gateway.send(&order_by(&token("user-18", 600))).await;
+    assert_fresh(&other, 200);
+    assert_eq!(upstream.count(ROUTE), 2);
+
+    let page =
+        |token: &str| Request::get(first.header("onefold-operation").expect("has a page")).bearer(token);
+    assert_eq!(gateway.send(&page(&token("user-17", 900))).await.status, 200);
+    assert_problem(&gateway.send(&page(&token("user-18", 900))).await, 404, "not-found");
+    assert_problem(&gateway.send(&page(&token("user-17", -900))).await, 401, "scope-missing");
+}
+
+#[tokio::test]
+async fn claims_stand_beside_each_other_and_in_clear_where_operators_look() {
+    let upstream = Upstream::start().await;
+    let gateway = by_claims(&upstream, "scope = [\"claim:org\", \"claim:sub\"]").start().await;
+    assert_fresh(&gateway.send(&order_by(&token("user-17", 600))).await, 200);
+    assert_fresh(&gateway.send(&order_by(&token("user-18", 600))).await, 200);
+    let listed = format!("{:?}", gateway.operations_in("succeeded").await);
+    assert!(listed.contains("claim:org") && listed.contains("claim:sub"), "{listed}");
+    assert!(listed.contains("user-17") && listed.contains("user-18"), "{listed}");
+}
+
+#[tokio::test]
+async fn token_that_is_not_believed_is_nobody_and_reaches_nothing() {
+    let upstream = Upstream::start().await;
+    let gateway = by_claims(&upstream, "scope = [\"claim:sub\"]").start().await;
+    let victim = gateway.send(&order_by(&token("victim", 600))).await;
+    assert_fresh(&victim, 200);
+
+    let claims = r#"{"sub":"victim","aud":"orders"}"#;
+    let unsigned = signed("none", claims, "");
+    let (head, _) = unsigned.rsplit_once('.').expect("has three parts");
+    let (good, _) =
+        token("victim", 600).rsplit_once('.').map(|(h, s)| (h.to_owned(), s.len())).expect("has a signature");
+    for (what, forged) in [
+        ("another secret", signed("HS256", claims, "another secret, also long enough to be one")),
+        ("the public key as a secret", signed("HS256", claims, PUBLIC_KEY)),
+        ("an algorithm of the other key", signed("EdDSA", claims, ISSUED_UNDER)),
+        ("none", format!("{head}.")),
+        ("no signature", format!("{good}.")),
+        ("expired", token("victim", -61)),
+        ("another audience", signed("HS256", r#"{"sub":"victim","aud":"stock"}"#, ISSUED_UNDER)),
+        ("no claim", signed("HS256", r#"{"aud":"orders"}"#, ISSUED_UNDER)),
+        ("opaque", "victim".to_owned()),
+    ] {
+        let answer = gateway.send(&order_by(&forged)).await;
+        assert_problem(&answer, 401, "scope-missing");
+        assert!(!answer.text().contains(&forged) && !answer.text().contains("victim"), "{what}: {answer}");
+        let page = Request::get(victim.header("onefold-operation").expect("has a page")).bearer(&forged);
+        assert_problem(&gateway.send(&page).await, 401, "scope-missing");
+    }
+    let two =
+        order_by(&token("mallory", 600)).header("Authorization", format!("Bearer {}", token("victim", 600)));
+    assert_problem(&gateway.send(&two).await, 401, "scope-missing");
+    assert_eq!(upstream.count(ROUTE), 1);
+    assert!(!gateway.log().contains("victim"), "in the log");
+}
+
+#[tokio::test]
+async fn key_that_no_token_is_verified_with_stops_the_start() {
+    let upstream = Upstream::start().await;
+    let key = "-----BEGIN PUBLIC KEY-----\nMC4=\n-----END PUBLIC KEY-----";
+    let ended = by_claims(&upstream, "scope = [\"claim:sub\"]").env("OTHER_ISSUER", key).run().await;
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(ended.stderr.contains("claims.keys[1]: the public key cannot be read"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn expiring_token_under_credential_is_told_with_the_way_out() {
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, "").await;
+    assert_fresh(&gateway.send(&order_by(&token("user-17", 600))).await, 200);
+    assert!(gateway.log().contains("claim:sub"), "{}", gateway.log());
 }
 
 const SECRET: &str = "AKIA-TEST-SECRET-0001";

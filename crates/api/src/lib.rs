@@ -5,6 +5,7 @@
 
 mod health;
 mod operations;
+mod own_host;
 mod refusal;
 
 use std::sync::Arc;
@@ -37,5 +38,6 @@ pub fn router(engine: Engine) -> Router {
         .route("/v1/operations/{id}/resolve", post(operations::resolve))
         .route("/v1/operations/{id}/release", post(operations::release))
         .fallback(refusal::no_such_path)
+        .layer(axum::middleware::from_fn(own_host::only))
         .with_state(admin)
 }

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use onefold_core::{Answer, OperationId, Problem, Resource};
 use onefold_engine::{Release, Resolution, ResolvedAs};
-use onefold_http::view;
+use onefold_http::{capture, view};
 use onefold_store::Query as Wanted;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -148,7 +148,8 @@ impl ResponseBody {
             }
             (None, None) => Vec::new(),
         };
-        let headers = self.headers.into_iter().map(|(name, value)| (name, value.into_bytes())).collect();
+        let headers =
+            capture::given_lines(self.headers).map_err(|e| invalid(format!("response.headers: {e}")))?;
         Ok(Answer { status: self.status, headers, body, trailers: Vec::new() })
     }
 }

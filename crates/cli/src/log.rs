@@ -17,7 +17,9 @@ pub(crate) fn start(level: LogLevel) {
         LogLevel::Debug => "debug",
     };
     let filter = EnvFilter::new(format!("off,onefold={level}"));
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A log that cannot be written must not take the thread down that wanted to write it.
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
     if io::stderr().is_terminal() {
         subscriber.with_target(false).with_ansi(std::env::var_os("NO_COLOR").is_none()).init();
     } else {

@@ -6,7 +6,7 @@ use comfy_table::presets::UTF8_NO_BORDERS;
 use comfy_table::{ContentArrangement, Table};
 use onefold_core::{Answer, Lease, OperationId, Record, Resource, State, StoreTime};
 use onefold_engine::{ActError, Engine, Release, Resolution, ResolvedAs, Shown};
-use onefold_http::view;
+use onefold_http::{capture, view};
 use onefold_store::{Query, StoreError};
 use serde_json::{Value, json};
 
@@ -157,9 +157,10 @@ fn resolution(resolve: Resolve) -> Result<Resolution, Failure> {
         Some(status) => {
             let body = body(resolve.body.as_deref())?;
             let headers = match body {
-                Some(_) => vec![("content-type".to_owned(), resolve.content_type.into_bytes())],
+                Some(_) => vec![("content-type".to_owned(), resolve.content_type)],
                 None => Vec::new(),
             };
+            let headers = capture::given_lines(headers).map_err(|e| usage("--content-type", &e))?;
             Some(Answer { status, headers, body: body.unwrap_or_default(), trailers: Vec::new() })
         }
     };

@@ -7,10 +7,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use onefold_config::{Flags, Operation, Settings, TlsFiles};
+use onefold_config::{ClaimKey, Claims, Flags, Operation, Settings, TlsFiles};
 use onefold_core::Contract;
 use onefold_engine::{Engine, Limits};
 use onefold_gateway::{Implicit, Matcher, Options, Route};
+use onefold_http::{TokenKey, TokenRule};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::rustls::ServerConfig;
@@ -125,10 +126,12 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
         upstream_timeout: settings.upstream.timeout,
         request_bytes_max: settings.server.max_request,
         trusted: Arc::new(move |ip| proxies.iter().any(|network| network.contains(ip))),
+        tokens: tokens(&settings.claims)?,
         routes: settings.operations.iter().map(configured).collect::<Result<_, _>>()?,
         implicit,
         operations_path: settings.paths.operations.clone(),
         policy_path: settings.paths.policy.clone(),
+        connections_max: connections_max(),
         spool_dir: std::env::temp_dir(),
     })
 }
@@ -163,6 +166,18 @@ fn route(contract: &Contract, matches: Matcher) -> Result<Route, Failure> {
     })
 }
 
+fn tokens(claims: &Claims) -> Result<TokenRule, Failure> {
+    let key = |(i, key): (usize, &ClaimKey)| {
+        let key = match key {
+            ClaimKey::Secret(secret) => TokenKey::secret(secret.as_bytes()),
+            ClaimKey::Pem(pem) => TokenKey::pem(pem),
+        };
+        key.map_err(|error| Failure::usage(format!("claims.keys[{i}]: {error}")))
+    };
+    let keys = claims.keys.iter().enumerate().map(key).collect::<Result<_, _>>()?;
+    Ok(TokenRule::new(keys, claims.issuer.clone(), claims.audience.clone()))
+}
+
 fn tls(files: &TlsFiles) -> Result<Arc<ServerConfig>, Failure> {
     let open = |path: &Path| -> Result<BufReader<File>, Failure> {
         let file = File::open(path);
@@ -184,6 +199,14 @@ fn tls(files: &TlsFiles) -> Result<Arc<ServerConfig>, Failure> {
         .map_err(|error| Failure::usage(format!("server.tls: {error}")))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// A caller's connection may need another to the upstream and a spool file; a few files are left for operators and
+/// the store.
+fn connections_max() -> usize {
+    const OTHERS: u64 = 64;
+    let files = rlimit::Resource::NOFILE.get_soft().unwrap_or(1024);
+    usize::try_from(files.saturating_sub(OTHERS) / 3).unwrap_or(usize::MAX).clamp(16, 100_000)
 }
 
 async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener, Failure> {

@@ -12,7 +12,7 @@ use crate::{Network, NotAUrl, StoreUrl, UpstreamUrl};
 
 /// The most characters of a written value that an error repeats.
 const QUOTED_CHARS_MAX: usize = 60;
-/// The longest name of an operation, in characters.
+/// The longest name of an operation or of a claim, in characters.
 const NAME_CHARS_MAX: usize = 100;
 
 /// One kind of value.
@@ -158,9 +158,15 @@ pub(crate) const FIELD: Kind<String> = Kind {
 
 pub(crate) const SCOPE: Kind<ScopeSource> = Kind {
     what: "a part of a scope",
-    write: "credential, cookie:NAME, header:NAME, path:NAME or shared",
+    write: "credential, cookie:NAME, header:NAME, claim:NAME, path:NAME or shared",
     parse: parse_scope,
 };
+
+pub(crate) const ISSUER: Kind<String> =
+    Kind { what: "an issuer", write: "one such as https://id.example", parse: not_empty };
+
+pub(crate) const AUDIENCE: Kind<String> =
+    Kind { what: "an audience", write: "one such as orders", parse: not_empty };
 
 pub(crate) const STATUS: Kind<StatusPattern> = Kind {
     what: "a status",
@@ -181,6 +187,10 @@ pub(crate) const UPSTREAM_URL: Kind<UpstreamUrl> = Kind {
     parse: |text| text.parse().map_err(unquoted),
 };
 
+fn not_empty(text: &str) -> Result<String, Wrong> {
+    if text.is_empty() { Err(Wrong::Kind) } else { Ok(text.into()) }
+}
+
 fn unquoted(wrong: NotAUrl) -> Wrong {
     Wrong::Unquoted(wrong.to_string())
 }
@@ -196,11 +206,15 @@ fn parse_scope(text: &str) -> Result<ScopeSource, Wrong> {
         Some(("cookie", name)) => named("cookie", name, is_token(name)).map(ScopeSource::Cookie),
         Some(("header", name)) => named("header", name, is_token(name)).map(ScopeSource::Header),
         Some(("path", name)) => named("segment", name, is_name(name)).map(ScopeSource::Path),
-        Some(("claim", _)) => {
-            Err(Wrong::Because(format!("claims are not available in this release; write {}", SCOPE.write)))
-        }
+        Some(("claim", name)) => named("claim", name, is_claim(name)).map(ScopeSource::Claim),
         _ => Err(Wrong::Kind),
     }
+}
+
+/// The name of a claim: any JSON name that a person would write, `https://id.example/tenant` among them.
+fn is_claim(text: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&text.chars().count())
+        && !text.contains(|c: char| c.is_control() || c == ' ')
 }
 
 /// A token of RFC 9110: the grammar of methods, header names and cookie names.

@@ -1,10 +1,11 @@
 //! The path of a match: literal segments and `{named}` ones.
 //!
-//! It is compared with a path that is normalized as SEMANTICS 7 says (unreserved characters decoded, dot segments
-//! and doubled slashes resolved, no trailing slash, no `;parameters`), and is brought into the same form when it is
+//! It is compared with a path that is normalized as SEMANTICS 7 says (`onefold_core::path`), and is brought into the same form when it is
 //! read, so that a pattern which could never match is an error and not a hole in the protection.
 
-use std::fmt::{self, Write};
+use std::fmt;
+
+use onefold_core::path::normal_segment;
 
 use crate::kind::Wrong;
 
@@ -116,8 +117,10 @@ fn segment(part: &str) -> Result<Segment, Wrong> {
     if part.contains(['{', '}']) {
         return Err(Wrong::Because("a segment is literal or named as a whole, such as /orders/{id}".into()));
     }
-    let literal =
-        normalized(part).ok_or_else(|| Wrong::Because("% must be followed by two hex digits".into()))?;
+    if !escapes_are_whole(part) {
+        return Err(Wrong::Because("% must be followed by two hex digits".into()));
+    }
+    let literal = normal_segment(part);
     match literal.as_str() {
         "" => Err(Wrong::Because("a doubled slash never matches: paths are normalized first".into())),
         "." | ".." => Err(Wrong::Because("a dot segment never matches: paths are normalized first".into())),
@@ -131,36 +134,10 @@ pub(crate) fn is_name(text: &str) -> bool {
     text.bytes().next().is_some_and(letter) && text.bytes().all(|b| letter(b) || b.is_ascii_digit())
 }
 
-/// A literal segment as a normalized path has it: unreserved characters plain, other escapes in upper case, and what
-/// no path may hold escaped. `None`: an escape that is none.
-fn normalized(part: &str) -> Option<String> {
-    let mut out = String::with_capacity(part.len());
-    let mut bytes = part.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let escaped = hex_digit(bytes.next()?)? << 4 | hex_digit(bytes.next()?)?;
-            push(&mut out, escaped, is_unreserved(escaped));
-        } else {
-            push(&mut out, byte, is_unreserved(byte) || b"!$&'()*+,=:@".contains(&byte));
-        }
-    }
-    Some(out)
-}
-
-fn push(out: &mut String, byte: u8, plain: bool) {
-    if plain {
-        out.push(char::from(byte));
-    } else {
-        let _ = write!(out, "%{byte:02X}");
-    }
-}
-
-fn hex_digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
-}
-
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
+/// Whether every `%` begins an escape.
+fn escapes_are_whole(part: &str) -> bool {
+    let mut pieces = part.split('%').skip(1);
+    pieces.all(|rest| rest.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)))
 }
 
 #[cfg(test)]

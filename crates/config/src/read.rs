@@ -3,6 +3,7 @@
 //! A value that cannot be read is reported and its default stands in, so that the rest is still looked at; no
 //! settings come of it. Text that is not TOML is reported alone: what it says is a guess.
 
+mod claims;
 mod document;
 mod gateway;
 mod operation;
@@ -48,10 +49,22 @@ pub(crate) fn read(
     let limits = gateway::limits(&root);
     let upstream = gateway::upstream(&root, flags, server.listen);
     let encryption = gateway::encryption(&root, environment);
-    let (defaults, operations) = operations::read(&root, &server, &paths);
+    let claims = claims::read(&root, environment);
+    let (defaults, operations) = operations::read(&root, &server, &claims, &paths);
     let Some(upstream) = upstream.filter(|_| report.is_clean()) else { return Err(report.into_error()) };
     let warnings = report.into_warnings();
-    Ok(Settings { server, store, limits, upstream, operations, defaults, encryption, paths, warnings })
+    Ok(Settings {
+        server,
+        store,
+        limits,
+        upstream,
+        claims,
+        operations,
+        defaults,
+        encryption,
+        paths,
+        warnings,
+    })
 }
 
 #[cfg(test)]

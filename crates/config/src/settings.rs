@@ -26,6 +26,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Where requests go on to.
     pub upstream: Upstream,
+    /// Which tokens of callers are believed.
+    pub claims: Claims,
     /// The configured operations, in order: the first that matches wins.
     pub operations: Vec<Operation>,
     /// `[defaults]`: the contract of an operation that none of `operations` names. Its own name is empty.
@@ -93,6 +95,26 @@ pub struct Upstream {
     pub url: UpstreamUrl,
     /// How long an answer may take.
     pub timeout: Duration,
+}
+
+/// Which tokens of callers are believed, for `claim:NAME` in a scope.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// The keys: a signature may verify under any of them.
+    pub keys: Vec<ClaimKey>,
+    /// What `iss` must be.
+    pub issuer: Option<String>,
+    /// What must be in `aud`.
+    pub audience: Option<String>,
+}
+
+/// A key under which a token may verify.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ClaimKey {
+    /// A shared secret, taken as it stands: at least [`onefold_core::contract::TOKEN_SECRET_BYTES_MIN`] bytes.
+    Secret(String),
+    /// One `PUBLIC KEY` or `CERTIFICATE` in PEM. What is inside is not looked at here.
+    Pem(String),
 }
 
 /// One `[[operation]]`.
@@ -225,14 +247,25 @@ impl Upstream {
     pub const TIMEOUT: Duration = Duration::from_secs(30);
 }
 
+impl fmt::Debug for ClaimKey {
+    /// Its kind alone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ClaimKey::Secret(_) => "Secret",
+            ClaimKey::Pem(_) => "Pem",
+        })
+    }
+}
+
 impl fmt::Debug for Settings {
-    /// Everything but the encryption keys.
+    /// Everything but the keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("server", &self.server)
             .field("store", &self.store)
             .field("limits", &self.limits)
             .field("upstream", &self.upstream)
+            .field("claims", &self.claims)
             .field("operations", &self.operations)
             .field("defaults", &self.defaults)
             .field("encryption", &format_args!("{} keys", self.encryption.len()))

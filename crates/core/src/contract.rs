@@ -28,6 +28,9 @@ pub const KEPT_BODY_MAX: u64 = 1 << 20;
 /// The header that carries the key unless the contract names another.
 pub const KEY_HEADER: &str = "Idempotency-Key";
 
+/// The shortest shared secret under which a token verifies, in bytes: what the smallest digest gives (RFC 7518, 3.2).
+pub const TOKEN_SECRET_BYTES_MIN: usize = 32;
+
 /// Where a part of the scope comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScopeSource {
@@ -37,6 +40,8 @@ pub enum ScopeSource {
     Cookie(String),
     /// A header's value, from trusted proxies only.
     Header(String),
+    /// A claim of the caller's token, whose signature was verified.
+    Claim(String),
     /// A named segment of the path.
     Path(String),
     /// Everybody, by explicit choice.

@@ -16,6 +16,7 @@ mod hex;
 mod identity;
 pub mod key;
 mod outcome;
+pub mod path;
 pub mod problem;
 mod record;
 pub mod retry;

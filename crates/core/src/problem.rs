@@ -13,6 +13,8 @@ pub enum Problem {
     KeyAmbiguous,
     /// A part of the scope is missing.
     ScopeMissing,
+    /// The request may not be made from there.
+    Forbidden,
     /// Not found, or another's.
     NotFound,
     /// The request is over `max_request`.
@@ -51,11 +53,12 @@ pub enum Problem {
 
 impl Problem {
     /// Every problem, in the order of the documentation.
-    pub const ALL: [Problem; 21] = [
+    pub const ALL: [Problem; 22] = [
         Problem::KeyMissing,
         Problem::KeyInvalid,
         Problem::KeyAmbiguous,
         Problem::ScopeMissing,
+        Problem::Forbidden,
         Problem::NotFound,
         Problem::RequestTooLarge,
         Problem::KeyConflict,
@@ -82,6 +85,7 @@ impl Problem {
             Problem::KeyInvalid => ("key-invalid", 400, "The idempotency key is not valid"),
             Problem::KeyAmbiguous => ("key-ambiguous", 400, "More than one idempotency key"),
             Problem::ScopeMissing => ("scope-missing", 401, "The request does not say whose key it is"),
+            Problem::Forbidden => ("forbidden", 403, "The request may not be made from there"),
             Problem::NotFound => ("not-found", 404, "No such operation"),
             Problem::RequestTooLarge => {
                 ("request-too-large", 413, "The request is too large to be protected")

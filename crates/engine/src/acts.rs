@@ -94,6 +94,12 @@ impl Engine {
         self.0.store.list(query).await
     }
 
+    /// A record without its history, with the store's time of reading: what its caller may see.
+    pub async fn look(&self, id: OperationId) -> Result<Option<(Record, StoreTime)>, StoreError> {
+        let read = self.0.store.read(id).await?;
+        Ok(read.record.map(|record| (record, read.now)))
+    }
+
     /// A record with its history.
     pub async fn show(&self, id: OperationId) -> Result<Option<Shown>, StoreError> {
         let read = self.0.store.read(id).await?;

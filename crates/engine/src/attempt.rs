@@ -68,20 +68,23 @@ pub(crate) struct Parts {
     pub(crate) record: Record,
     /// Gone once the outcome was reported as lost.
     pub(crate) leader: Option<Leader>,
+    /// It follows an attempt whose outcome was lost, so nothing it did not do says that nothing happened.
+    resumes: bool,
     heart: AbortHandle,
 }
 
 const THE_LAYER: &str = "onefold";
 
 impl Engine {
-    pub(crate) fn begun(&self, call: &Call, record: Record, leader: Leader) -> Attempt {
+    pub(crate) fn begun(&self, call: &Call, record: Record, leader: Leader, resumes: bool) -> Attempt {
         let signals = &self.0.signals;
         signals.bump(&signals.attempts_begun, &call.label);
         let lease = call.contract.lease;
         leader.flight().runs(Arc::new(record.clone()), Instant::now() + lease);
         let beating = heartbeat(self.clone(), record.id, record.attempt, lease, leader.flight().clone());
         let heart = tokio::spawn(beating).abort_handle();
-        let parts = Parts { engine: self.clone(), call: call.clone(), record, leader: Some(leader), heart };
+        let parts =
+            Parts { engine: self.clone(), call: call.clone(), record, leader: Some(leader), resumes, heart };
         Attempt { parts: Some(Box::new(parts)) }
     }
 
@@ -167,6 +170,12 @@ impl Attempt {
         self.parts().record.attempt
     }
 
+    /// Whether it follows an attempt whose outcome was lost. Then "not done" speaks of this attempt alone and frees
+    /// nothing (SEMANTICS 3, rule 1): the operation stays open for the next attempt under the same downstream key.
+    pub fn resumes(&self) -> bool {
+        self.parts().resumes
+    }
+
     /// When the operation's record was made, by the store's clock.
     pub fn created_at(&self) -> StoreTime {
         self.parts().record.created_at
@@ -184,6 +193,7 @@ impl Attempt {
     pub async fn settle(mut self, verdict: Verdict) -> Settled {
         let parts = self.parts.take().expect("an attempt is settled once");
         parts.heart.abort();
+        let verdict = parts.of_all_attempts(verdict);
         parts.settle(verdict).await
     }
 
@@ -200,6 +210,10 @@ impl Attempt {
     pub async fn again(mut self, pause: Duration) -> Result<Attempt, Settled> {
         let parts = self.parts.take().expect("an attempt is settled once");
         parts.heart.abort();
+        if parts.resumes {
+            let verdict = parts.of_all_attempts(Verdict::known(Outcome::NotDone, Kept::Nothing, None));
+            return Err(parts.settle(verdict).await);
+        }
         parts.again(pause).await
     }
 }
@@ -219,6 +233,14 @@ impl Drop for Attempt {
 }
 
 impl Parts {
+    /// What this attempt's verdict says about the operation, earlier attempts included.
+    fn of_all_attempts(&self, verdict: Verdict) -> Verdict {
+        if self.resumes && verdict.outcome == Outcome::NotDone {
+            return Verdict::unknown("this attempt did nothing; the outcome of an earlier one is not known");
+        }
+        verdict
+    }
+
     async fn lose(&mut self, reason: &str) {
         let Some(leader) = self.leader.take() else { return };
         let start = Start { states: &[State::Processing], attempt: self.record.attempt, also: Also::Nothing };
@@ -368,7 +390,7 @@ impl Parts {
             Ok(Advanced::Done { now, .. }) => {
                 let record = next_attempt(&self.call, self.record, &self.engine.0.owner, now);
                 let leader = self.leader.expect("an automatic attempt follows one that leads");
-                Ok(self.engine.begun(&self.call, record, leader))
+                Ok(self.engine.begun(&self.call, record, leader, false))
             }
             Ok(Advanced::Superseded(read)) => Err(Settled::Superseded(read)),
             Ok(Advanced::Missing) => Err(Settled::Superseded(Box::new(Read { now, record: None }))),

@@ -182,7 +182,7 @@ impl Engine {
                     match leader.heard(self.answered(self.0.store.claim(self.claim(call, id)).await))? {
                         Claimed::Won { now } => {
                             let record = first_attempt(call, id, &self.0.owner, now);
-                            return Ok(Some(Entered::Attempt(self.begun(call, record, leader))));
+                            return Ok(Some(Entered::Attempt(self.begun(call, record, leader, false))));
                         }
                         Claimed::Exists(found) => read = *found,
                         Claimed::QuotaReached => return leader.heard(Err(Refusal::TooManyKeys)),
@@ -192,11 +192,12 @@ impl Engine {
                     asked = Instant::now();
                     match leader.heard(self.begin_next(call, &record, read.now).await)? {
                         Advanced::Done { now, .. } => {
-                            if matches!(decision, Decision::TakeOver { .. }) {
+                            let resumes = matches!(decision, Decision::TakeOver { .. });
+                            if resumes {
                                 self.0.signals.bump(&self.0.signals.stale_takeovers, &call.label);
                             }
                             let record = next_attempt(call, record, &self.0.owner, now);
-                            return Ok(Some(Entered::Attempt(self.begun(call, record, leader))));
+                            return Ok(Some(Entered::Attempt(self.begun(call, record, leader, resumes))));
                         }
                         Advanced::Superseded(found) => read = *found,
                         Advanced::Missing => read.record = None,

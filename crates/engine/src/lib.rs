@@ -18,7 +18,7 @@ mod tally;
 
 use std::sync::Arc;
 
-use onefold_store::OperationStore;
+use onefold_store::{Clock, OperationStore, SystemClock};
 
 pub use acts::{ActError, Release, Resolution, ResolvedAs, Shown};
 pub use attempt::{Attempt, Settled, Verdict};
@@ -65,6 +65,12 @@ impl Engine {
     /// The secret under which identities and fingerprints are digested.
     pub fn identity_key(&self) -> &onefold_core::IdentityKey {
         self.0.store.identity_key()
+    }
+
+    /// The host's time in seconds since the Unix epoch, for what somebody else dated, such as the end of a token.
+    /// Leases and retention are the store's to judge.
+    pub fn unix_time(&self) -> i64 {
+        SystemClock::new().wall().0.div_euclid(1000)
     }
 
     /// Whether the store can be read and written now.

@@ -1,6 +1,6 @@
 //! What a duplicate is told: the replay, where the operation stands, or why there is no answer (SEMANTICS 8).
 
-use http::{HeaderValue, Method, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 use onefold_core::contract::{ResponsePolicy, WhileRunning};
 use onefold_core::{Decision, Expiry, Kept, OperationId, Problem, Record, State, retry};
 use onefold_engine::Known;
@@ -104,7 +104,7 @@ impl Gateway {
                     .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 response
             }
-            ResponsePolicy::Current => match self.read_again(head, caller, record).await {
+            ResponsePolicy::Current => match self.read_again(route, head, caller, record).await {
                 Some(response) => response,
                 None => self.original(record, known),
             },
@@ -149,7 +149,13 @@ impl Gateway {
     }
 
     /// `response = "current"`: the resource as it is now, read with the caller's own credentials.
-    async fn read_again(&self, head: &Head, caller: Caller, record: &Record) -> Option<Response<AnyBody>> {
+    async fn read_again(
+        &self,
+        route: &Route,
+        head: &Head,
+        caller: Caller,
+        record: &Record,
+    ) -> Option<Response<AnyBody>> {
         let location: Uri = record.resource.as_ref()?.id.parse().ok()?;
         if location
             .authority()
@@ -158,14 +164,7 @@ impl Gateway {
             return None;
         }
         let mut read = Head { method: Method::GET, uri: location, headers: head.headers.clone() };
-        for name in [
-            header::CONTENT_TYPE,
-            header::CONTENT_LENGTH,
-            header::CONTENT_ENCODING,
-            header::TRANSFER_ENCODING,
-        ] {
-            read.headers.remove(name);
-        }
+        about_this_request(&mut read.headers, route);
         let request = read.to_request(self, caller, no_body()).ok()?;
         let sent = tokio::time::timeout(self.options.upstream_timeout, self.upstream.send(request)).await;
         match sent {
@@ -181,6 +180,26 @@ impl Gateway {
                 Some(answer(problem.into_response(&self.options.policy_path)))
             }
         }
+    }
+}
+
+/// Takes away what speaks of the request with the key and not of the resource: its body, its conditions, its key.
+fn about_this_request(headers: &mut HeaderMap, route: &Route) {
+    let conditions = [
+        header::IF_MATCH,
+        header::IF_NONE_MATCH,
+        header::IF_MODIFIED_SINCE,
+        header::IF_UNMODIFIED_SINCE,
+        header::IF_RANGE,
+        header::RANGE,
+    ];
+    let body =
+        [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::TRANSFER_ENCODING];
+    for name in conditions.into_iter().chain(body) {
+        headers.remove(name);
+    }
+    for name in &route.contract.key.headers {
+        headers.remove(name.as_str());
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response};
 use hyper::body::Incoming;
-use onefold_http::path::normal_path;
+use onefold_core::path::normal_path;
 
 use crate::body::AnyBody;
 use crate::forward::Caller;

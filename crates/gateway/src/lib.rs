@@ -18,12 +18,14 @@ mod protect;
 mod published;
 mod relay;
 mod request_body;
+mod scope;
 mod server;
 mod upstream;
 
 pub use options::{Implicit, Matcher, Named, Options, Route};
 pub use server::{Ended, Running, start};
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use onefold_engine::Engine;
@@ -33,6 +35,8 @@ use tokio_util::task::TaskTracker;
 pub(crate) struct Gateway {
     pub(crate) options: Options,
     pub(crate) implicit: Option<options::ImplicitRoutes>,
+    /// Fields that `Connection` cannot take away.
+    pub(crate) end_to_end: HashSet<http::HeaderName>,
     pub(crate) engine: Engine,
     pub(crate) upstream: upstream::Upstream,
     /// The operations that run, apart from the requests that asked for them.

@@ -21,5 +21,9 @@ pub(crate) const UPSTREAM_IDLE_MAX: Duration = Duration::from_secs(3);
 pub(crate) const UNWRITTEN_TRIES: u32 = 3;
 /// After the caller was told that the answer is late, it is listened for this much longer, in upstream time-outs.
 pub(crate) const LATE_TIMEOUTS: u32 = 10;
-/// Longest time for a request's head to arrive.
+/// Longest silence in the middle of a protected request's body: it holds memory while it is read.
+pub(crate) const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Longest time for a connection's first bytes and for a request's head to arrive.
 pub(crate) const HEAD_READ_MAX: Duration = Duration::from_secs(30);
+/// Header lines of an answer from the upstream; with more the answer is lost, so this is far above what services send.
+pub(crate) const ANSWER_LINES_MAX: usize = 1000;

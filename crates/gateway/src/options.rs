@@ -10,6 +10,7 @@ use http::{HeaderMap, Method, Uri};
 use onefold_canon::Pointer;
 use onefold_core::Contract;
 use onefold_core::contract::ScopeSource;
+use onefold_http::TokenRule;
 use tokio_rustls::rustls;
 
 /// The named segments of a matched path.
@@ -96,6 +97,8 @@ pub struct Options {
     pub request_bytes_max: u64,
     /// Who may set forwarded and tenant headers.
     pub trusted: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    /// Which tokens of callers are believed.
+    pub tokens: TokenRule,
     /// The protected routes; the first match wins.
     pub routes: Vec<Arc<Route>>,
     /// What holds where no route matches.
@@ -104,6 +107,8 @@ pub struct Options {
     pub operations_path: String,
     /// Where the policy is published: `/.well-known/idempotency`.
     pub policy_path: String,
+    /// Callers' connections at once; further ones wait to be accepted, so that operators can still connect.
+    pub connections_max: usize,
     /// Where large requests are spooled.
     pub spool_dir: PathBuf,
 }

@@ -1,11 +1,12 @@
 //! What is not protected is passed on as any good proxy does: streaming both ways, upgrades, trailers.
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use onefold_core::Problem;
-use onefold_http::{ProblemDocument, strip_hop_by_hop};
+use onefold_http::{ProblemDocument, clean_trailers, strip_hop_by_hop};
 
 use crate::Gateway;
 use crate::body::{AnyBody, answer};
@@ -18,10 +19,10 @@ pub(crate) async fn pass(
     mut request: Request<Incoming>,
     caller: Caller,
 ) -> Response<AnyBody> {
-    let upgrade = upgrade_of(request.headers()).filter(|_| request.version() < http::Version::HTTP_2);
+    let upgrade = websocket_upgrade(&request);
     let callers_side = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
     let (parts, body) = request.into_parts();
-    let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers };
+    let head = Head::of(parts);
     let body = if upgrade.is_some() { no_body() } else { body.map_err(Into::into).boxed_unsync() };
     let mut response = match pass_head(gateway, head, caller, body, upgrade.clone()).await {
         Ok(response) => response,
@@ -93,22 +94,38 @@ fn problem(gateway: &Gateway, problem: Problem, detail: String) -> Response<AnyB
 /// An answer as it is handed on: without the fields of the upstream's connection and the layer's own marks.
 pub(crate) fn handed_on(response: Response<Incoming>) -> Response<AnyBody> {
     let (parts, body) = response.into_parts();
+    let length = body.size_hint().exact();
+    let body = body.map_frame(|frame| match frame.into_trailers() {
+        Ok(trailers) => Frame::trailers(clean_trailers(&trailers)),
+        Err(data) => data,
+    });
     let mut handed = Response::new(body.map_err(Into::into).boxed_unsync());
     *handed.status_mut() = parts.status;
     *handed.headers_mut() = strip_hop_by_hop(&parts.headers);
+    if length.is_none() {
+        handed.headers_mut().remove(header::CONTENT_LENGTH);
+    }
     handed.headers_mut().remove(onefold_http::REPLAYED);
     handed.headers_mut().remove(onefold_http::OPERATION);
     handed
 }
 
-fn upgrade_of(headers: &http::HeaderMap) -> Option<HeaderValue> {
+/// The upgrade that is passed on: to WebSocket, by GET over HTTP/1.1 (RFC 6455). Any other, such as to `h2c`, would
+/// open a way around the protection and is left out, as RFC 9110 allows.
+fn websocket_upgrade(request: &Request<Incoming>) -> Option<HeaderValue> {
+    let headers = request.headers();
+    if request.method() != http::Method::GET || request.version() != http::Version::HTTP_11 {
+        return None;
+    }
     let asks = headers
         .get_all(header::CONNECTION)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .any(|token| token.trim().eq_ignore_ascii_case("upgrade"));
-    asks.then(|| headers.get(header::UPGRADE).cloned()).flatten()
+    let protocol =
+        headers.get(header::UPGRADE).filter(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    protocol.filter(|_| asks).cloned()
 }
 
 async fn tunnel(callers_side: hyper::upgrade::OnUpgrade, upstreams_side: hyper::upgrade::OnUpgrade) {

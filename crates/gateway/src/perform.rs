@@ -46,7 +46,7 @@ pub(crate) async fn perform(p: Performance, mut attempt: Attempt, told: Told) {
     loop {
         let mut asked: Asked = Box::pin(p.clone().ask(attempt.id()));
         let (outcome, response) = match timeout(p.gateway.options.upstream_timeout, &mut asked).await {
-            Ok(Ok(response)) => (p.outcome(&response), Some(response)),
+            Ok(Ok(response)) => (p.outcome(&attempt, &response), Some(response)),
             Ok(Err(NoAnswer::Unreachable(why) | NoAnswer::NotTaken(why))) => {
                 tracing::warn!(operation = %attempt.id(), why, "the upstream was not reached");
                 (Outcome::NotDone, None)
@@ -54,7 +54,9 @@ pub(crate) async fn perform(p: Performance, mut attempt: Attempt, told: Told) {
             Ok(Err(NoAnswer::Lost(why))) => return p.lost(attempt, &why, told).await,
             Err(_) => return p.late(attempt, asked, told).await,
         };
-        let last = retries >= automatic.attempts || p.route.contract.exhausted(attempt.number());
+        let last = retries >= automatic.attempts
+            || p.route.contract.exhausted(attempt.number())
+            || attempt.resumes();
         if outcome == Outcome::NotDone && !last {
             let pause = pause(&automatic.backoff, retries, response.as_ref());
             retries += 1;
@@ -98,10 +100,15 @@ impl Performance {
         }
     }
 
-    fn outcome(&self, response: &Response<Incoming>) -> Outcome {
+    fn outcome(&self, attempt: &Attempt, response: &Response<Incoming>) -> Outcome {
         let status = response.status().as_u16();
         let retry_after = response.headers().contains_key(header::RETRY_AFTER);
-        match self.route.contract.remember.meaning(status, retry_after) {
+        let remember = &self.route.contract.remember;
+        let meaning = match attempt.resumes() {
+            true => remember.meaning_when_resumed(status),
+            false => remember.meaning(status, retry_after),
+        };
+        match meaning {
             Meaning::NotDone => Outcome::NotDone,
             Meaning::Unknown => Outcome::Unknown,
             Meaning::Final if Remember::final_state(status) == State::Succeeded => Outcome::Succeeded,
@@ -113,17 +120,27 @@ impl Performance {
         self.gateway.operation_url(id)
     }
 
-    /// Nothing was written: the key is free.
+    /// Nothing was written: the key is free, unless an earlier attempt was lost.
     async fn not_reached(&self, attempt: Attempt, told: Told) {
         let url = self.operation_url(attempt.id());
-        let settled = attempt.settle(Verdict::known(Outcome::NotDone, Kept::Nothing, None)).await;
-        let problem = ProblemDocument::new(
-            Problem::UpstreamUnreachable,
-            "the upstream could not be reached; nothing happened, and the key is free: send the request again",
-        )
-        .operation(url)
-        .safe_to_use_new_key(matches!(settled, Settled::Recorded(_)))
-        .retry_after(retry::RETRY_AFTER_MIN);
+        let detail = match attempt.resumes() {
+            true => {
+                "the upstream could not be reached; an earlier attempt may have happened: send the request again under the same key"
+            }
+            false => {
+                "the upstream could not be reached; nothing happened, and the key is free: send the request again"
+            }
+        };
+        let mut problem = ProblemDocument::new(Problem::UpstreamUnreachable, detail)
+            .operation(url)
+            .safe_to_use_new_key(false)
+            .retry_after(retry::RETRY_AFTER_MIN);
+        if let Settled::Recorded(record) =
+            attempt.settle(Verdict::known(Outcome::NotDone, Kept::Nothing, None)).await
+        {
+            let safe = record.answers(Some(&self.route.contract)).safe_to_use_new_key();
+            problem = problem.state(record.state).safe_to_use_new_key(safe);
+        }
         self.tell(told, problem);
     }
 
@@ -148,7 +165,7 @@ impl Performance {
     async fn listen_on(&self, attempt: Attempt, asked: Asked) {
         match timeout(self.gateway.options.upstream_timeout * LATE_TIMEOUTS, asked).await {
             Ok(Ok(response)) => {
-                let outcome = self.outcome(&response);
+                let outcome = self.outcome(&attempt, &response);
                 if outcome != Outcome::Unknown {
                     relay(self, attempt, outcome, response, Listener::Gone).await;
                 }

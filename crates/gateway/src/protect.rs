@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use onefold_canon::BodyHasher;
+use onefold_core::path::normal_query;
 use onefold_core::{Identity, KeyError, Problem};
 use onefold_engine::{Call, Entered, Refusal};
-use onefold_http::path::normal_query;
-use onefold_http::{Peer, ProblemDocument, RequestHead, body_key, body_kind, fingerprint, header_key, scope};
+use onefold_http::{ProblemDocument, RequestHead, body_key, body_kind, fingerprint, header_key};
 use tokio::sync::oneshot;
 
 use crate::body::{AnyBody, answer};
@@ -70,13 +70,13 @@ async fn prepare(
         };
     }
     let secret = gateway.engine.identity_key();
-    let peer = Peer { trusted: caller.trusted };
-    let scope = scope(&contract.scope, request.headers(), named, peer, secret)
+    let scope = gateway
+        .scope(contract, request.headers(), named, caller)
         .map_err(|missing| ProblemDocument::new(Problem::ScopeMissing, missing.0))?;
     gateway.warn_of_expiring_tokens(contract, request.headers());
 
     let (parts, body) = request.into_parts();
-    let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers };
+    let head = Head::of(parts);
     let hasher = BodyHasher::new(body_kind(&contract.fingerprint, &head.headers), &route.ignore);
     let (held, digest) =
         Held::read(body, gateway.options.request_bytes_max, hasher, &gateway.options.spool_dir)
@@ -187,7 +187,7 @@ fn key_problem(error: KeyError) -> ProblemDocument {
 fn read_problem(error: ReadError) -> ProblemDocument {
     match error {
         ReadError::TooLarge { .. } => ProblemDocument::new(Problem::RequestTooLarge, error.to_string()),
-        ReadError::Cut(_) => {
+        ReadError::Cut(_) | ReadError::Silent => {
             ProblemDocument::new(Problem::RequestInvalid, "the request was cut; nothing was executed")
         }
         ReadError::Spool(error) => {
@@ -197,24 +197,6 @@ fn read_problem(error: ReadError) -> ProblemDocument {
                 "the request could not be spooled; it was not executed",
             )
             .retry_after(onefold_core::retry::RETRY_AFTER_MIN)
-        }
-    }
-}
-
-impl Gateway {
-    /// A token that is refreshed between attempts is another credential, so a retry becomes another operation.
-    fn warn_of_expiring_tokens(&self, contract: &onefold_core::Contract, headers: &HeaderMap) {
-        use onefold_core::contract::ScopeSource;
-        if contract.scope.contains(&ScopeSource::Credential)
-            && !self.warned_of_expiring_tokens.is_completed()
-            && crate::published::carries_expiring_token(headers)
-        {
-            self.warned_of_expiring_tokens.call_once(|| {
-                tracing::warn!(
-                    operation = %contract.operation,
-                    "callers send tokens that expire; a token that is refreshed between two attempts is another credential, so the second attempt is another operation",
-                );
-            });
         }
     }
 }

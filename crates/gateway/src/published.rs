@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use onefold_core::contract::{AfterExpiry, ResponsePolicy, Retention, ScopeSource, WhileRunning};
 use onefold_core::key::{KEY_BYTES_MAX, KeySyntax};
 use onefold_core::{Contract, OperationId, Problem, Record, Scope};
-use onefold_http::{Missing, Peer, ProblemDocument, scope, view};
+use onefold_http::{Missing, ProblemDocument, view};
 use serde_json::{Value, json};
 
 use crate::Gateway;
@@ -46,19 +44,19 @@ impl Gateway {
         headers: &HeaderMap,
         caller: Caller,
     ) -> Result<Response<AnyBody>, ProblemDocument> {
-        let shown = self.engine.show(id).await.map_err(|_| {
+        let seen = self.engine.look(id).await.map_err(|_| {
             ProblemDocument::new(
                 Problem::StoreUnavailable,
                 "the record of operations cannot be reached; try again",
             )
             .retry_after(onefold_core::retry::RETRY_AFTER_MIN)
         })?;
-        let found = shown.as_ref().and_then(|shown| Some((shown, self.contract_of(&shown.record, headers)?)));
-        let own = found.filter(|(shown, contract)| {
-            self.own_scope(contract, headers, caller, Some(&shown.record))
-                .is_ok_and(|own| own == shown.record.scope)
+        let found =
+            seen.as_ref().and_then(|(record, now)| Some((record, *now, self.contract_of(record, headers)?)));
+        let own = found.filter(|(record, _, contract)| {
+            self.own_scope(contract, headers, caller, Some(record)).is_ok_and(|own| own == record.scope)
         });
-        let Some((shown, contract)) = own else {
+        let Some((record, now, contract)) = own else {
             // The same answer whether the operation is missing or another's.
             return Err(match self.asks_without_scope(headers, caller) {
                 Some(missing) => ProblemDocument::new(Problem::ScopeMissing, missing.0),
@@ -67,7 +65,7 @@ impl Gateway {
                 }
             });
         };
-        let view = view::for_caller(&shown.record, Some(&contract), shown.now);
+        let view = view::for_caller(record, Some(&contract), now);
         let mut response = document(&view);
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(after) = view["retry_after_ms"].as_u64() {
@@ -114,8 +112,7 @@ impl Gateway {
                 _ => None,
             })
             .collect();
-        let peer = Peer { trusted: caller.trusted };
-        scope(&contract.scope, headers, &named, peer, self.engine.identity_key())
+        self.scope(contract, headers, &named, caller)
     }
 
     /// The published contracts.
@@ -182,17 +179,4 @@ fn contract_document(contract: &Contract, method: &str, path: &str) -> Value {
         },
         "after_expiry": match contract.after_expiry { AfterExpiry::Reject => "reject", AfterExpiry::New => "new" },
     })
-}
-
-/// Whether the credential is a JSON Web Token that says when it expires. It is only looked at, never believed.
-pub(crate) fn carries_expiring_token(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()) else { return false };
-    let mut pieces = value.trim_start_matches("Bearer ").split('.');
-    let (Some(_), Some(payload), Some(_), None) =
-        (pieces.next(), pieces.next(), pieces.next(), pieces.next())
-    else {
-        return false;
-    };
-    let Ok(text) = URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')) else { return false };
-    serde_json::from_slice::<Value>(&text).is_ok_and(|claims| claims.get("exp").is_some())
 }

@@ -6,14 +6,14 @@
 //! outcome, the caller still gets the real answer (SEMANTICS 3, rule 7).
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use onefold_core::{Kept, Outcome};
 use onefold_engine::{Attempt, Verdict};
 use onefold_http::capture::{self, Recorded};
-use onefold_http::strip_hop_by_hop;
+use onefold_http::{clean_trailers, strip_hop_by_hop};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -40,10 +40,11 @@ pub(crate) async fn relay(
     mut listener: Listener,
 ) {
     let (parts, mut body) = response.into_parts();
+    let length = body.size_hint().exact();
+    let fields = strip_hop_by_hop(&parts.headers);
     let mut head = Response::new(());
     *head.status_mut() = parts.status;
-    *head.headers_mut() = handed_on(&parts.headers, &p.operation_url(attempt.id()));
-    let length = body.size_hint().exact();
+    *head.headers_mut() = handed_on(&fields, length, &p.operation_url(attempt.id()));
     let held = length.is_some_and(|length| length <= ANSWER_HELD_MAX);
     if !held {
         listener = listener.begin(&head, length);
@@ -57,6 +58,10 @@ pub(crate) async fn relay(
             Ok(Some(Err(error))) => break Some(error.to_string()),
             Err(_) => break Some("the upstream fell silent".to_owned()),
         };
+        let frame = match frame.into_trailers() {
+            Ok(trailers) => Frame::trailers(clean_trailers(&trailers)),
+            Err(data) => data,
+        };
         record.take(&frame);
         if held {
             continue;
@@ -68,7 +73,7 @@ pub(crate) async fn relay(
             listener = listener.hand(Ok(frame)).await;
         }
     };
-    let verdict = verdict(p, outcome, parts.status, &parts.headers, &record, cut.is_some());
+    let verdict = verdict(p, outcome, parts.status, &fields, &record, cut.is_some());
     attempt.settle(verdict).await;
     match (listener, cut) {
         (Listener::Waiting(told), None) => {
@@ -110,10 +115,11 @@ fn verdict(
     Verdict::known(outcome, kept, capture::resource(headers))
 }
 
-fn handed_on(headers: &HeaderMap, operation_url: &str) -> HeaderMap {
-    let mut handed = HeaderMap::with_capacity(headers.len() + 1);
-    for (name, value) in &strip_hop_by_hop(headers) {
-        if !capture::is_marker(name) {
+/// The fields as they are handed on. A length is named only where it is the body's.
+fn handed_on(fields: &HeaderMap, length: Option<u64>, operation_url: &str) -> HeaderMap {
+    let mut handed = HeaderMap::with_capacity(fields.len() + 1);
+    for (name, value) in fields {
+        if !capture::is_marker(name) && (length.is_some() || name != header::CONTENT_LENGTH) {
             handed.append(name, value.clone());
         }
     }

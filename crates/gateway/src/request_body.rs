@@ -13,11 +13,13 @@ use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use onefold_canon::{BodyDigest, BodyHasher};
+use onefold_http::clean_trailers;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::body::{AnyBody, Filled, whole};
-use crate::limits::{FRAMES_MAX, REQUEST_MEMORY_MAX, SPOOL_CHUNK};
+use crate::limits::{BODY_SILENCE_MAX, FRAMES_MAX, REQUEST_MEMORY_MAX, SPOOL_CHUNK};
 
 /// A request's body, held so that every attempt can send it.
 #[derive(Clone)]
@@ -39,6 +41,8 @@ pub(crate) enum ReadError {
     TooLarge { max: u64 },
     #[error("the request was cut: {0}")]
     Cut(hyper::Error),
+    #[error("the request fell silent")]
+    Silent,
     #[error("the request could not be spooled: {0}")]
     Spool(#[from] io::Error),
 }
@@ -57,11 +61,13 @@ impl Held {
         let mut memory = BytesMut::new();
         let mut spool: Option<Arc<File>> = None;
         let (mut length, mut trailers) = (0u64, None);
-        while let Some(frame) = body.frame().await {
+        while let Some(frame) =
+            timeout(BODY_SILENCE_MAX, body.frame()).await.map_err(|_| ReadError::Silent)?
+        {
             let data = match frame.map_err(ReadError::Cut)?.into_data() {
                 Ok(data) => data,
                 Err(other) => {
-                    trailers = other.into_trailers().ok();
+                    trailers = other.into_trailers().ok().map(|trailers| clean_trailers(&trailers));
                     continue;
                 }
             };

@@ -13,13 +13,14 @@ use hyper_util::server::graceful::GracefulShutdown;
 use onefold_engine::Engine;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
-use crate::forward::Caller;
+use crate::forward::{self, Caller};
 use crate::limits::HEAD_READ_MAX;
 use crate::upstream::Upstream;
 use crate::{Gateway, Options, Shared, handle};
@@ -52,6 +53,11 @@ pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
     let listener = TcpListener::bind(options.listen).await?;
     let address = listener.local_addr()?;
     let gateway = Arc::new(Gateway {
+        end_to_end: {
+            let implicit = options.implicit.as_ref().map(|implicit| &implicit.route.contract);
+            let configured = options.routes.iter().map(|route| &route.contract);
+            forward::end_to_end(&configured.chain(implicit).map(Arc::as_ref).collect::<Vec<_>>())
+        },
         implicit: options.implicit.as_ref().map(crate::Implicit::routes),
         options,
         engine,
@@ -92,12 +98,13 @@ async fn accept(
 ) -> GracefulShutdown {
     let connections = GracefulShutdown::new();
     let tls = gateway.options.tls.clone().map(TlsAcceptor::from);
+    let places = Arc::new(Semaphore::new(gateway.options.connections_max));
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = take(&places, &listener) => accepted,
             _ = stopped.changed() => return connections,
         };
-        let (stream, peer) = match accepted {
+        let (place, stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -109,8 +116,20 @@ async fn accept(
         let watcher = connections.watcher();
         let gateway = gateway.clone();
         let tls = tls.clone();
-        tokio::spawn(async move { connection(gateway, stream, peer, tls, watcher).await });
+        tokio::spawn(async move {
+            connection(gateway, stream, peer, tls, watcher).await;
+            drop(place);
+        });
     }
+}
+
+async fn take(
+    places: &Arc<Semaphore>,
+    listener: &TcpListener,
+) -> io::Result<(OwnedSemaphorePermit, TcpStream, SocketAddr)> {
+    let place = places.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    Ok((place, stream, peer))
 }
 
 async fn connection(
@@ -122,18 +141,62 @@ async fn connection(
 ) {
     let ip = peer.ip().to_canonical();
     let caller = Caller { ip, tls: tls.is_some(), trusted: (gateway.options.trusted)(ip) };
-    match tls {
-        None => serve(gateway, stream, caller, watcher).await,
-        Some(tls) => match tokio::time::timeout(HEAD_READ_MAX, tls.accept(stream)).await {
-            Ok(Ok(stream)) => serve(gateway, stream, caller, watcher).await,
-            Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-            Err(_) => tracing::debug!("a TLS handshake took too long"),
-        },
+    let begun = timeout(HEAD_READ_MAX, async {
+        match tls {
+            None => Ok(Transport::Plain(preface(&stream).await?, stream)),
+            Some(tls) => {
+                let stream = tls.accept(stream).await?;
+                let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                Ok(Transport::Tls(if h2 { Version::Two } else { Version::One }, Box::new(stream)))
+            }
+        }
+    });
+    match begun.await {
+        Ok(Ok(Transport::Plain(version, stream))) => serve(gateway, stream, version, caller, watcher).await,
+        Ok(Ok(Transport::Tls(version, stream))) => serve(gateway, stream, version, caller, watcher).await,
+        Ok(Err::<_, io::Error>(error)) => tracing::debug!(%error, "a connection did not begin"),
+        Err(_) => tracing::debug!("a connection stayed silent"),
     }
 }
 
-async fn serve<S>(gateway: Shared, stream: S, caller: Caller, watcher: hyper_util::server::graceful::Watcher)
-where
+enum Transport {
+    Plain(Version, TcpStream),
+    Tls(Version, Box<TlsStream<TcpStream>>),
+}
+
+#[derive(Clone, Copy)]
+enum Version {
+    One,
+    Two,
+}
+
+/// The version that a caller without TLS speaks, read from its first bytes, which stay where they are.
+async fn preface(stream: &TcpStream) -> io::Result<Version> {
+    const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let mut first = [0; PREFACE.len()];
+    loop {
+        let length = stream.peek(&mut first).await?;
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if first[..length] != PREFACE[..length] {
+            return Ok(Version::One);
+        }
+        if length == PREFACE.len() {
+            return Ok(Version::Two);
+        }
+        // The rest is on its way, and the socket stays readable until it is read.
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn serve<S>(
+    gateway: Shared,
+    stream: S,
+    version: Version,
+    caller: Caller,
+    watcher: hyper_util::server::graceful::Watcher,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request| {
@@ -143,6 +206,10 @@ where
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_READ_MAX);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEAD_READ_MAX));
+    let builder = match version {
+        Version::One => builder.http1_only(),
+        Version::Two => builder.http2_only(),
+    };
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection.into_owned()).await {
         tracing::debug!(%error, "a connection ended");

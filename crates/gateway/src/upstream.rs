@@ -16,7 +16,7 @@ use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use crate::body::AnyBody;
-use crate::limits::{CONNECT_MAX, UPSTREAM_IDLE_MAX};
+use crate::limits::{ANSWER_LINES_MAX, CONNECT_MAX, UPSTREAM_IDLE_MAX};
 
 /// The way to one upstream.
 pub(crate) struct Upstream {
@@ -62,6 +62,7 @@ impl Upstream {
             .pool_idle_timeout(UPSTREAM_IDLE_MAX)
             .retry_canceled_requests(false)
             .set_host(false)
+            .http1_max_headers(ANSWER_LINES_MAX)
             .http2_only(prior_knowledge)
             .build(https);
         let base_path = base.path().trim_end_matches('/').to_owned();

@@ -58,7 +58,8 @@ pub fn keep(
         Some(body) => body,
         None => return not_kept(NotKept::ByContract),
     };
-    answer.trailers = trailers.map(lines).unwrap_or_default();
+    // A pointer cannot redact a trailer.
+    answer.trailers = trailers.filter(|_| redact.is_empty()).map(lines).unwrap_or_default();
     Kept::Full(answer)
 }
 
@@ -69,6 +70,23 @@ fn redacted(redact: &[Pointer], body: Vec<u8>) -> Option<Vec<u8>> {
 
 fn is_replayed(name: &HeaderName) -> bool {
     !is_hop_by_hop(name) && !is_of_one_exchange(name) && !is_marker(name) && name != header::CONTENT_LENGTH
+}
+
+/// The lines of an answer that a person gives: names and values that HTTP allows, none that frames a message or
+/// belongs to one exchange. The error says which line is wrong.
+pub fn given_lines(lines: Vec<(String, String)>) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let mut checked = Vec::with_capacity(lines.len());
+    for (name, value) in lines {
+        let parsed =
+            HeaderName::try_from(name.as_str()).map_err(|_| format!("{name:?} is no header name"))?;
+        HeaderValue::try_from(value.as_str())
+            .map_err(|_| format!("the value of {name} cannot stand in a header"))?;
+        if !is_replayed(&parsed) {
+            return Err(format!("{name} cannot be given: it belongs to one message, not to a result"));
+        }
+        checked.push((parsed.as_str().to_owned(), value.into_bytes()));
+    }
+    Ok(checked)
 }
 
 /// Whether the field is one of the layer's own, which an upstream cannot set.

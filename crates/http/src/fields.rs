@@ -58,14 +58,48 @@ pub(crate) fn is_of_one_exchange(name: &HeaderName) -> bool {
     })
 }
 
+/// Trailer fields as they may be handed on or kept: none that frames, routes, authorizes or marks a message
+/// (RFC 9110, section 6.5.1).
+pub fn clean_trailers(trailers: &HeaderMap) -> HeaderMap {
+    const NEVER: [HeaderName; 9] = [
+        header::CONTENT_LENGTH,
+        header::CONTENT_TYPE,
+        header::CONTENT_ENCODING,
+        header::HOST,
+        header::AUTHORIZATION,
+        header::COOKIE,
+        header::SET_COOKIE,
+        header::TRAILER,
+        header::CACHE_CONTROL,
+    ];
+    let mut clean = HeaderMap::with_capacity(trailers.len());
+    for (name, value) in trailers {
+        if !is_hop_by_hop(name)
+            && !NEVER.contains(name)
+            && *name != crate::REPLAYED
+            && *name != crate::OPERATION
+        {
+            clean.append(name, value.clone());
+        }
+    }
+    clean
+}
+
 /// The headers without the fields of this connection, those named by `Connection` included. Lines keep their order.
 pub fn strip_hop_by_hop(headers: &HeaderMap) -> HeaderMap {
+    strip_hop_by_hop_except(headers, |_| false)
+}
+
+/// As [`strip_hop_by_hop`], but `Connection` cannot take away what `end_to_end` says is meant for the other end: a
+/// caller must not be able to hide from the upstream what the layer has counted (the key, the credential).
+pub fn strip_hop_by_hop_except(headers: &HeaderMap, end_to_end: impl Fn(&HeaderName) -> bool) -> HeaderMap {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
+        .filter(|name| !end_to_end(name))
         .collect();
     let mut kept = HeaderMap::with_capacity(headers.len());
     for (name, value) in headers {

@@ -59,8 +59,12 @@ pub fn fingerprint(
 
 /// The media type without parameters, in lower case: the boundary of a multipart body does not count.
 fn media_type(headers: &HeaderMap) -> String {
-    let value = headers.get(header::CONTENT_TYPE).map(|v| String::from_utf8_lossy(v.as_bytes()));
-    value.as_deref().unwrap_or("").split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+    let lines = headers.get_all(header::CONTENT_TYPE).iter();
+    let types = lines.map(|line| {
+        let line = String::from_utf8_lossy(line.as_bytes());
+        line.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+    });
+    types.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

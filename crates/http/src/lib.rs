@@ -8,16 +8,17 @@ pub mod capture;
 mod fields;
 mod fingerprint;
 mod keys;
-pub mod path;
 mod problem;
 mod scope;
+mod token;
 pub mod view;
 
-pub use fields::{is_hop_by_hop, strip_hop_by_hop};
+pub use fields::{clean_trailers, is_hop_by_hop, strip_hop_by_hop, strip_hop_by_hop_except};
 pub use fingerprint::{RequestHead, body_kind, fingerprint};
 pub use keys::{body_key, header_key};
 pub use problem::ProblemDocument;
-pub use scope::{Missing, Peer, scope};
+pub use scope::{CLAIM_BYTES_MAX, Missing, Trust, scope};
+pub use token::{Claims, Disbelieved, KeyRefused, LEEWAY_SECONDS, TokenKey, TokenRule};
 
 use http::HeaderName;
 

@@ -1,14 +1,26 @@
 //! Whose key it is, read from a request (SEMANTICS 6 and 7). Never inferred from what the caller controls freely.
 
+use std::cell::OnceCell;
+
 use http::{HeaderMap, header};
 use onefold_core::contract::ScopeSource;
 use onefold_core::{FingerprintBuilder, IdentityKey, Scope, to_hex};
+use serde_json::Value;
 
-/// What is known of the peer that sent the request.
+use crate::token::{Claims, TokenRule};
+
+/// The longest value of a claim that says whose key it is, in bytes: as long as a key may be.
+pub const CLAIM_BYTES_MAX: usize = 255;
+
+/// Whom to believe, and when: what a request cannot say of itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Peer {
-    /// Whether it is one of the trusted proxies, who may set tenant headers.
-    pub trusted: bool,
+pub struct Trust<'a> {
+    /// Whether the peer is one of the trusted proxies, who may set tenant headers.
+    pub proxy: bool,
+    /// Which tokens are believed.
+    pub tokens: &'a TokenRule,
+    /// The time, in seconds since the Unix epoch.
+    pub now: i64,
 }
 
 /// A part of the scope is missing: 401, never a shared anonymous scope.
@@ -21,16 +33,22 @@ pub fn scope(
     sources: &[ScopeSource],
     headers: &HeaderMap,
     named: &[(String, String)],
-    peer: Peer,
+    trust: Trust<'_>,
     secret: &IdentityKey,
 ) -> Result<Scope, Missing> {
+    // A signature is verified once, however many of the claims are asked for.
+    let claims = OnceCell::new();
     let mut parts = Vec::with_capacity(sources.len());
     for source in sources {
         let part = match source {
             ScopeSource::Shared => continue,
             ScopeSource::Credential => ("credential".to_owned(), credential(headers, secret)?),
             ScopeSource::Cookie(name) => (format!("cookie:{name}"), cookie(headers, name, secret)?),
-            ScopeSource::Header(name) => (format!("header:{name}"), trusted_header(headers, name, peer)?),
+            ScopeSource::Header(name) => (format!("header:{name}"), trusted_header(headers, name, trust)?),
+            ScopeSource::Claim(name) => {
+                let claims = claims.get_or_init(|| believed(headers, trust));
+                (format!("claim:{name}"), claim(claims.as_ref().map_err(Missing::clone)?, name)?)
+            }
             ScopeSource::Path(name) => (format!("path:{name}"), segment(named, name)?),
         };
         parts.push(part);
@@ -64,8 +82,8 @@ fn cookie(headers: &HeaderMap, name: &str, secret: &IdentityKey) -> Result<Strin
     }
 }
 
-fn trusted_header(headers: &HeaderMap, name: &str, peer: Peer) -> Result<String, Missing> {
-    if !peer.trusted {
+fn trusted_header(headers: &HeaderMap, name: &str, trust: Trust<'_>) -> Result<String, Missing> {
+    if !trust.proxy {
         return Err(Missing(format!("{name} says whose key it is, and only trusted proxies may set it")));
     }
     let mut lines = headers.get_all(name).iter();
@@ -76,6 +94,38 @@ fn trusted_header(headers: &HeaderMap, name: &str, peer: Peer) -> Result<String,
         }
         _ => Err(Missing(format!("{name} must be there once, in visible ASCII"))),
     }
+}
+
+/// The claims of the caller's token.
+fn believed(headers: &HeaderMap, trust: Trust<'_>) -> Result<Claims, Missing> {
+    let mut lines = headers.get_all(header::AUTHORIZATION).iter();
+    let line = match (lines.next(), lines.next()) {
+        (Some(line), None) => line.to_str().unwrap_or_default(),
+        (None, _) => "",
+        _ => return Err(Missing("the request has more than one Authorization".into())),
+    };
+    let token = match line.trim().split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+        _ => return Err(Missing("the request has no bearer token; its claims say whose key it is".into())),
+    };
+    trust.tokens.claims(token, trust.now).map_err(|wrong| Missing(wrong.to_string()))
+}
+
+/// A claim's text, or its whole number in decimal.
+fn claim(claims: &Claims, name: &str) -> Result<String, Missing> {
+    let value = match claims.get(name) {
+        None => return Err(Missing(format!("the token has no claim {name}; it says whose key it is"))),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Number(number)) if !number.is_f64() => number.to_string(),
+        Some(_) => {
+            return Err(Missing(format!("the token's claim {name} is neither text nor a whole number")));
+        }
+    };
+    if value.trim().is_empty() || value.len() > CLAIM_BYTES_MAX || value.contains(char::is_control) {
+        let must = format!("1 to {CLAIM_BYTES_MAX} bytes without control characters, not all blanks");
+        return Err(Missing(format!("the token's claim {name} must be {must}")));
+    }
+    Ok(value)
 }
 
 fn segment(named: &[(String, String)], name: &str) -> Result<String, Missing> {
@@ -93,14 +143,23 @@ fn digested(what: &str, values: Vec<&[u8]>, secret: &IdentityKey) -> String {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
     use super::*;
+    use crate::token::TokenKey;
+
+    fn trust(tokens: &TokenRule, proxy: bool) -> Trust<'_> {
+        Trust { proxy, tokens, now: 1_800_000_000 }
+    }
 
     fn of(source: ScopeSource, lines: &[(&'static str, &str)], trusted: bool) -> Result<String, Missing> {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
             headers.append(*name, value.parse().unwrap());
         }
-        scope(&[source], &headers, &[], Peer { trusted }, &IdentityKey::none())
+        let tokens = TokenRule::default();
+        scope(&[source], &headers, &[], trust(&tokens, trusted), &IdentityKey::none())
             .map(|scope| scope.parts()[0].value.clone())
     }
 
@@ -131,5 +190,88 @@ mod tests {
         assert!(of(session(), &[("cookie", "xsid=one; sidx=one")], false).is_err());
         assert!(of(session(), &[("cookie", "sid=")], false).is_err());
         assert!(of(session(), &[("cookie", "sid=one; sid=two")], false).is_err());
+    }
+
+    const SECRET: &[u8] = b"a secret of the tests, long enough";
+
+    /// `Bearer` and a token of these claims.
+    fn bearer(claims: &str) -> String {
+        let head =
+            format!("{}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#), URL_SAFE_NO_PAD.encode(claims));
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, SECRET);
+        format!("Bearer {head}.{}", URL_SAFE_NO_PAD.encode(ring::hmac::sign(&key, head.as_bytes())))
+    }
+
+    fn of_claims(names: &[&str], lines: &[&str]) -> Result<String, String> {
+        let tokens = TokenRule::new(vec![TokenKey::secret(SECRET).unwrap()], None, None);
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(header::AUTHORIZATION, line.parse().unwrap());
+        }
+        let sources: Vec<_> = names.iter().map(|name| ScopeSource::Claim((*name).into())).collect();
+        scope(&sources, &headers, &[], trust(&tokens, false), &IdentityKey::none())
+            .map(|scope| scope.to_string())
+            .map_err(|missing| missing.0)
+    }
+
+    #[test]
+    fn claims_of_a_verified_token_are_the_scope_in_clear_and_in_order() {
+        let token = bearer(r#"{"sub":"user-17","tenant":7,"https://x.example/org":"acme","exp":1800000000}"#);
+        assert_eq!(of_claims(&["sub"], &[&token]).unwrap(), "claim:sub=user-17");
+        assert_eq!(of_claims(&["tenant", "sub"], &[&token]).unwrap(), "claim:tenant=7,claim:sub=user-17");
+        assert_eq!(
+            of_claims(&["https://x.example/org"], &[&token]).unwrap(),
+            "claim:https://x.example/org=acme"
+        );
+        let refreshed = bearer(r#"{"exp":1800003600,"sub":"user-17"}"#).replace("Bearer", "bearer");
+        assert_eq!(of_claims(&["sub"], &[&refreshed]).unwrap(), "claim:sub=user-17");
+    }
+
+    #[test]
+    fn a_claim_that_is_not_there_once_as_text_or_whole_number_is_missing() {
+        let long = "x".repeat(CLAIM_BYTES_MAX + 1);
+        for (value, wrong) in [
+            (r#""""#, "must be 1 to 255 bytes"),
+            (r#"" ""#, "must be 1 to 255 bytes"),
+            (r#""a\u0000b""#, "must be 1 to 255 bytes"),
+            (r#""a\u001b[2J""#, "must be 1 to 255 bytes"),
+            (&format!("{long:?}"), "must be 1 to 255 bytes"),
+            ("1.5", "is neither text nor a whole number"),
+            ("18446744073709551616", "is neither text nor a whole number"),
+            ("true", "is neither text nor a whole number"),
+            ("null", "is neither text nor a whole number"),
+            (r#"["user-17"]"#, "is neither text nor a whole number"),
+            (r#"{"id":"user-17"}"#, "is neither text nor a whole number"),
+        ] {
+            let found = of_claims(&["org"], &[&bearer(&format!(r#"{{"org":{value}}}"#))]).unwrap_err();
+            assert!(found.starts_with("the token's claim org ") && found.contains(wrong), "{value}: {found}");
+        }
+        for sub in ["[]", "{}", "1e3", "null"] {
+            assert!(of_claims(&["sub"], &[&bearer(&format!(r#"{{"sub":{sub}}}"#))]).is_err(), "{sub}");
+        }
+        assert!(of_claims(&["sub"], &[&bearer(r#"{"sub":"a","sub":"b"}"#)]).is_err(), "which of them?");
+        assert_eq!(of_claims(&["sub"], &[&bearer(r#"{"sub":17}"#)]).unwrap(), "claim:sub=17");
+        let token = bearer(r#"{"sub":"user-17"}"#);
+        let missing = "the token has no claim tenant; it says whose key it is";
+        assert_eq!(of_claims(&["sub", "tenant"], &[&token]).unwrap_err(), missing);
+    }
+
+    #[test]
+    fn a_claim_counts_only_in_the_one_bearer_token_and_under_its_signature() {
+        let token = bearer(r#"{"sub":"user-17"}"#);
+        let none = "the request has no bearer token; its claims say whose key it is";
+        for lines in
+            [&[][..], &[""], &["Bearer"], &["Basic dXNlcjpwYXNz"], &[token.trim_start_matches("Bearer ")]]
+        {
+            assert_eq!(of_claims(&["sub"], lines).unwrap_err(), none, "{lines:?}");
+        }
+        let two = of_claims(&["sub"], &[&token, &token]).unwrap_err();
+        assert_eq!(two, "the request has more than one Authorization");
+        assert!(of_claims(&["sub"], &[&format!("{token}, {token}")]).is_err());
+        let forged = format!("{}AAAA", &token[..token.len() - 4]);
+        let found = of_claims(&["sub"], &[&forged]).unwrap_err();
+        assert_eq!(found, "the token's signature does not verify under any key here");
+        let expired = of_claims(&["sub"], &[&bearer(r#"{"sub":"user-17","exp":1700000000}"#)]).unwrap_err();
+        assert_eq!(expired, "the token has expired; send a fresh one, with the same key");
     }
 }

@@ -7,13 +7,18 @@ use super::document::Table;
 use super::gateway::required;
 use super::operation::apply;
 use crate::kind::{METHOD, OPERATION_NAME, PATH};
-use crate::{Match, Operation, Paths, Server};
+use crate::{Claims, Match, Operation, Paths, Server};
 
 /// What is promised for an operation that no contract names.
 const BOUNDARY_UNNAMED: &str = "one effect for each key";
 
 /// The contract of `[defaults]`, and the operations in order.
-pub(super) fn read(root: &Table<'_>, server: &Server, paths: &Paths) -> (Contract, Vec<Operation>) {
+pub(super) fn read(
+    root: &Table<'_>,
+    server: &Server,
+    claims: &Claims,
+    paths: &Paths,
+) -> (Contract, Vec<Operation>) {
     let defaults_table = root.table("defaults");
     let defaults_table = defaults_table.as_ref();
     let mut defaults = Contract::new("", "");
@@ -27,7 +32,8 @@ pub(super) fn read(root: &Table<'_>, server: &Server, paths: &Paths) -> (Contrac
         let name = required(&table, "name", "\"CreateOrder\"", &OPERATION_NAME);
         let matcher = matcher(&table);
         let place = Place { table: &table, defaults: defaults_table };
-        check_contract(&contract, place, server);
+        check_contract(&contract, place);
+        check_sources(&contract, place, server, claims);
         if let Some(matcher) = &matcher {
             check_path_parts(&contract, matcher, place);
         }
@@ -42,7 +48,9 @@ pub(super) fn read(root: &Table<'_>, server: &Server, paths: &Paths) -> (Contrac
         defaults.boundary = BOUNDARY_UNNAMED.to_owned();
     }
     if let Some(table) = defaults_table {
-        check_contract(&defaults, Place { table, defaults: None }, server);
+        let place = Place { table, defaults: None };
+        check_contract(&defaults, place);
+        check_sources(&defaults, place, server, claims);
     }
     (defaults, read.into_iter().map(|(_, operation)| operation).collect())
 }
@@ -73,8 +81,8 @@ fn matcher(table: &Table<'_>) -> Option<Match> {
     Some(Match { method: method?, path: path? })
 }
 
-/// What the contract itself says of its safety, and what it needs of the server.
-fn check_contract(contract: &Contract, place: Place<'_>, server: &Server) {
+/// What the contract itself says of its safety.
+fn check_contract(contract: &Contract, place: Place<'_>) {
     let report = place.table.report;
     for finding in contract.check() {
         let (at, field) = place.of(finding.setting);
@@ -85,19 +93,29 @@ fn check_contract(contract: &Contract, place: Place<'_>, server: &Server) {
             Severity::Warning => report.warning(at, &field, finding.message),
         }
     }
-    let header = contract.scope.iter().find_map(|part| match part {
-        ScopeSource::Header(name) => Some(name),
+}
+
+/// What the scope needs beside the request: trusted proxies for a header, keys for a claim.
+fn check_sources(contract: &Contract, place: Place<'_>, server: &Server, claims: &Claims) {
+    let report = place.table.report;
+    if report.has_mistake(&place.table.field_of("scope")) {
+        return;
+    }
+    let needs = contract.scope.iter().find_map(|part| match part {
+        ScopeSource::Header(name)
+            if server.trusted_proxies.is_empty() && !report.has_mistake("server.trusted_proxies") =>
+        {
+            Some(format!(
+                "header:{name} comes from trusted proxies only, and there is none; name them in server.trusted_proxies"
+            ))
+        }
+        ScopeSource::Claim(name) if claims.keys.is_empty() && !report.has_mistake("claims") => Some(format!(
+            "claim:{name} counts in a token whose signature verifies, and there is no key; name one in claims.keys"
+        )),
         _ => None,
     });
-    if let Some(name) = header
-        && server.trusted_proxies.is_empty()
-        && !report.has_mistake("server.trusted_proxies")
-        && !report.has_mistake(&place.table.field_of("scope"))
-    {
+    if let Some(message) = needs {
         let (at, field) = place.of("scope");
-        let message = format!(
-            "header:{name} comes from trusted proxies only, and there is none; name them in server.trusted_proxies"
-        );
         report.mistake(at, &field, message);
     }
 }

@@ -25,7 +25,8 @@ pub(super) fn key(reference: &str, environment: Environment<'_>) -> Result<[u8; 
     bytes.try_into().map_err(|_| format!("{reference} holds {count} bytes; 32 bytes in base64 are allowed"))
 }
 
-fn resolve(reference: &str, environment: Environment<'_>) -> Result<String, String> {
+/// The text that stands where `reference` says.
+pub(super) fn resolve(reference: &str, environment: Environment<'_>) -> Result<String, String> {
     match reference.split_once(':') {
         Some(("env", name)) if !name.is_empty() && !name.contains(['=', '\0']) => {
             environment(name).ok_or_else(|| format!("the environment has no {name}, or it is not text"))

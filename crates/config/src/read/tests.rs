@@ -14,6 +14,7 @@ use super::*;
 use crate::reference::EXAMPLE;
 use crate::{Limits, Paths, Server, StoreSettings, TlsFiles, Upstream};
 
+mod claims;
 mod mistakes;
 
 const UPSTREAM: &str = "[upstream]\nurl = \"http://127.0.0.1:3000\"\n";
@@ -41,8 +42,18 @@ fn contract(body: &str) -> Contract {
 fn only_an_upstream_must_be_named() {
     let settings = parse(UPSTREAM).unwrap();
     assert_eq!(settings, Settings::defaults_for_upstream("http://127.0.0.1:3000").unwrap());
-    let Settings { server, store, limits, upstream, operations, defaults, encryption, paths, warnings } =
-        settings;
+    let Settings {
+        server,
+        store,
+        limits,
+        upstream,
+        claims,
+        operations,
+        defaults,
+        encryption,
+        paths,
+        warnings,
+    } = settings;
     assert_eq!(server, Server::default());
     assert_eq!(
         (server.listen.to_string(), server.admin_listen.to_string()),
@@ -59,6 +70,7 @@ fn only_an_upstream_must_be_named() {
     assert_eq!(upstream.timeout, Duration::from_secs(30));
     assert_eq!(paths, Paths { operations: "/operations".into(), policy: "/.well-known/idempotency".into() });
     assert_eq!(defaults, Contract::new("", "one effect for each key"));
+    assert_eq!(claims, crate::Claims::default());
     assert!(operations.is_empty() && encryption.is_empty() && warnings.is_empty());
 }
 

@@ -35,9 +35,9 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "scope",
-        value: "list of `\"credential\"`, `\"cookie:NAME\"`, `\"header:NAME\"`, `\"path:NAME\"`; or `[\"shared\"]` alone",
+        value: "list of `\"credential\"`, `\"cookie:NAME\"`, `\"header:NAME\"`, `\"claim:NAME\"`, `\"path:NAME\"`; or `[\"shared\"]` alone",
         default: Is("[\"credential\"]"),
-        says: "Whose key it is: the Authorization value, a cookie, a header set by a trusted proxy, a named segment of the path, or everybody.",
+        says: "Whose key it is: the Authorization value, a cookie, a header set by a trusted proxy, a claim of a token that `[claims]` believes, a named segment of the path, or everybody.",
     },
     Setting {
         name: "forward_key",

@@ -33,6 +33,16 @@ pub(super) const ALL: &[Section] = &[
     },
     Section { name: "limits", repeats: Once, says: "What is bounded.", settings: LIMITS },
     Section { name: "upstream", repeats: Once, says: "The service behind the gateway.", settings: UPSTREAM },
+    Section {
+        name: "claims",
+        repeats: Once,
+        says: "Which JSON Web Tokens of callers are believed, for `claim:NAME` in a `scope`: those whose signature \
+               verifies under one of the keys, and that are within `exp` and `nbf`, give or take a minute. A secret \
+               verifies HS256, HS384 and HS512 alone; a public key only what is of its kind: RS and PS (RSA of 2048 \
+               to 8192 bits), ES256 (P-256), ES384 (P-384), EdDSA (Ed25519). All keys are taken for one issuer's: \
+               where several sign, put `claim:iss` into the scope too.",
+        settings: CLAIMS,
+    },
     Section { name: "operation", repeats: Often, says: operation::SAYS, settings: operation::SETTINGS },
     Section {
         name: "defaults",
@@ -161,6 +171,28 @@ const UPSTREAM: &[Setting] = &[
         value: "duration above `0s`",
         default: Is("\"30s\""),
         says: "How long an answer may take; the outcome of a request without answer is unknown.",
+    },
+];
+
+const CLAIMS: &[Setting] = &[
+    Setting {
+        name: "keys",
+        value: "list of secrets, each a text of at least 32 bytes, or one `PUBLIC KEY` or `CERTIFICATE` in PEM",
+        default: Is("[]"),
+        says: "Any of them may verify, so that keys can change. A secret is taken as it stands, not decoded. Of a \
+               certificate only the public key counts, not its dates or who issued it.",
+    },
+    Setting {
+        name: "issuer",
+        value: "string",
+        default: Means("none: `iss` is not looked at"),
+        says: "What `iss` must be.",
+    },
+    Setting {
+        name: "audience",
+        value: "string",
+        default: Means("none: `aud` is not looked at"),
+        says: "What `aud` must be, or have among its names.",
     },
 ];
 

@@ -32,10 +32,19 @@ pub struct Remember(pub Vec<(StatusPattern, Meaning)>);
 impl Remember {
     /// The meaning of an answer. `retry_after`: whether it names a time to come back.
     pub fn meaning(&self, status: u16, retry_after: bool) -> Meaning {
+        self.rule(status).unwrap_or_else(|| default_meaning(status, retry_after))
+    }
+
+    /// The meaning of an answer to an attempt that resumes one whose outcome was lost. A refusal may be about this
+    /// attempt alone (409: the first one is still running there), so without a rule only a success settles.
+    pub fn meaning_when_resumed(&self, status: u16) -> Meaning {
+        let default = if (200..400).contains(&status) { Meaning::Final } else { Meaning::Unknown };
+        self.rule(status).unwrap_or(default)
+    }
+
+    fn rule(&self, status: u16) -> Option<Meaning> {
         let rule = |wanted: StatusPattern| self.0.iter().find(|(p, _)| *p == wanted).map(|(_, m)| *m);
-        rule(StatusPattern::Exactly(status))
-            .or_else(|| rule(StatusPattern::Class(status / 100)))
-            .unwrap_or_else(|| default_meaning(status, retry_after))
+        rule(StatusPattern::Exactly(status)).or_else(|| rule(StatusPattern::Class(status / 100)))
     }
 
     /// The state in which an answer of this status leaves a finished operation.
@@ -48,8 +57,9 @@ fn default_meaning(status: u16, retry_after: bool) -> Meaning {
     match status {
         401 | 403 | 407 | 408 | 421 | 425 | 429 | 431 => Meaning::NotDone,
         503 if retry_after => Meaning::NotDone,
-        500..=599 => Meaning::Unknown,
-        _ => Meaning::Final,
+        200..=499 => Meaning::Final,
+        // 5xx; and what is no final status at all, which RFC 9110 says to treat alike.
+        _ => Meaning::Unknown,
     }
 }
 
@@ -111,9 +121,22 @@ mod tests {
             (500, true, Meaning::Unknown),
             (502, false, Meaning::Unknown),
             (504, false, Meaning::Unknown),
+            (101, false, Meaning::Unknown),
+            (600, false, Meaning::Unknown),
+            (999, true, Meaning::Unknown),
         ] {
             assert_eq!(none.meaning(status, retry_after), meaning, "{status}");
         }
+    }
+
+    #[test]
+    fn after_a_lost_outcome_only_a_success_or_a_rule_settles() {
+        let none = Remember::default();
+        for (status, meaning) in [(201, Meaning::Final), (409, Meaning::Unknown), (429, Meaning::Unknown)] {
+            assert_eq!(none.meaning_when_resumed(status), meaning, "{status}");
+        }
+        let rules = Remember(vec![("422".parse().unwrap(), Meaning::Final)]);
+        assert_eq!(rules.meaning_when_resumed(422), Meaning::Final);
     }
 
     #[test]

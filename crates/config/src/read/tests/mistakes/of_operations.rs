@@ -50,7 +50,7 @@ fn a_wrong_value_is_told_with_what_is_allowed() {
         (r#"reconcile = {}"#, "reconcile: not available in this release"),
         (
             r#"scope = "credential""#,
-            r#"scope: "credential" is not a list; write ["…"], each of them a part of a scope: credential, cookie:NAME, header:NAME, path:NAME or shared"#,
+            r#"scope: "credential" is not a list; write ["…"], each of them a part of a scope: credential, cookie:NAME, header:NAME, claim:NAME, path:NAME or shared"#,
         ),
         (
             r#"leese = "30s""#,
@@ -142,6 +142,10 @@ fn what_could_double_an_effect_is_refused_in_the_line_that_says_it() {
             r#"scope = ["header:X-Tenant"]"#,
             "scope: header:X-Tenant comes from trusted proxies only, and there is none; name them in server.trusted_proxies",
         ),
+        (
+            r#"scope = ["claim:sub"]"#,
+            "scope: claim:sub counts in a token whose signature verifies, and there is no key; name one in claims.keys",
+        ),
         ("key = { header = [] }", "key: name a header or a body pointer that carries the key"),
         (
             "on_stale = \"resume\"\nforward_key = \"none\"",
@@ -153,12 +157,12 @@ fn what_could_double_an_effect_is_refused_in_the_line_that_says_it() {
 }
 
 #[test]
-fn a_part_of_a_scope_is_one_of_five() {
+fn a_part_of_a_scope_is_one_of_six() {
     assert_mistake(
-        r#"scope = ["claim:sub", "tenant", "header:", "path:a-b"]"#,
+        r#"scope = ["claim:", "tenant", "header:", "path:a-b"]"#,
         &[
-            r#"scope[0]: "claim:sub": claims are not available in this release; write credential, cookie:NAME, header:NAME, path:NAME or shared"#,
-            r#"scope[1]: "tenant" is not a part of a scope; write credential, cookie:NAME, header:NAME, path:NAME or shared"#,
+            r#"scope[0]: "claim:": the colon is followed by the name of a claim"#,
+            r#"scope[1]: "tenant" is not a part of a scope; write credential, cookie:NAME, header:NAME, claim:NAME, path:NAME or shared"#,
             r#"scope[2]: "header:": the colon is followed by the name of a header"#,
             r#"scope[3]: "path:a-b": the colon is followed by the name of a segment"#,
         ],
