@@ -55,6 +55,7 @@ impl Pair {
                 tombstone: Duration::from_secs(30 * 86_400),
             },
             live_keys_max: Some(u64::MAX),
+            key_expires_at: None,
         };
         let kept = Kept::Full(Answer {
             status: 201,

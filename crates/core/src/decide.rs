@@ -18,6 +18,17 @@ pub struct Request<'a> {
     pub key_time: Option<StoreTime>,
 }
 
+impl Request<'_> {
+    /// When a key that says itself when it was made is too old to begin anything: its own time and the retention.
+    /// `None` where the contract lets such a key begin.
+    pub fn key_expires_at(&self, contract: &Contract) -> Option<StoreTime> {
+        match (self.key_time, contract.retention, contract.after_expiry) {
+            (Some(made_at), Retention::For(retention), AfterExpiry::Reject) => Some(made_at.plus(retention)),
+            _ => None,
+        }
+    }
+}
+
 /// Why a key is answered with 410.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
@@ -111,13 +122,10 @@ fn expired(record: &Record, request: &Request<'_>, contract: &Contract, now: Sto
 }
 
 fn absent(request: &Request<'_>, contract: &Contract, now: StoreTime) -> Decision {
-    if let (Some(made_at), Retention::For(retention), AfterExpiry::Reject) =
-        (request.key_time, contract.retention, contract.after_expiry)
-        && made_at.plus(retention) <= now
-    {
-        return Decision::Expired(Expiry::KeyTooOld { made_at });
+    match (request.key_time, request.key_expires_at(contract)) {
+        (Some(made_at), Some(end)) if end <= now => Decision::Expired(Expiry::KeyTooOld { made_at }),
+        _ => Decision::Begin,
     }
-    Decision::Begin
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use onefold_core::{
     Contract, Counters, Decision, EventKind, Kept, Lease, OperationId, Record, Request, State, StoreTime,
     decide,
 };
-use onefold_store::{Advance, Advanced, Also, Claim, Claimed, NewEvent, Promise, Start, Step};
+use onefold_store::{Advance, Advanced, Also, Claim, Claimed, NewEvent, Promise, Read, Start, Step};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::flight::{Flight, Joined, Leader, Stage, WaitPlace, seen_running};
@@ -28,6 +28,13 @@ struct Patience<'a> {
 }
 
 impl Engine {
+    /// Where a finished operation stands, if that is known without asking the store and without waiting.
+    pub fn recall(&self, call: &Call) -> Option<Known> {
+        let id = call.identity.id(self.identity_key(), call.contract.key.time);
+        let (record, now) = self.0.finished.get(id)?;
+        self.known(call, id, Some(record), now)
+    }
+
     /// Enters an operation: gives an attempt to perform, or says where the operation stands.
     ///
     /// As a duplicate it waits as the contract says, but no longer than `gone` is pending. Run it in a task of its
@@ -172,22 +179,27 @@ impl Engine {
         patience: &mut Patience<'_>,
     ) -> Result<Option<Entered>, Refusal> {
         let mut asked = Instant::now();
-        let mut read = leader.heard(self.answered(self.0.store.read(id).await))?;
+        let mut found: Option<Read> = None;
         let mut pause = POLL_MIN;
         loop {
+            let Some(mut read) = found.take() else {
+                // Most requests are new: the claim says so, or brings the record that stands in its way.
+                asked = Instant::now();
+                match leader.heard(self.answered(self.0.store.claim(self.claim(call, id)).await))? {
+                    Claimed::Won { now } => {
+                        let record = first_attempt(call, id, &self.0.owner, now);
+                        return Ok(Some(Entered::Attempt(self.begun(call, record, leader, false))));
+                    }
+                    Claimed::Exists(read) => found = Some(*read),
+                    Claimed::KeyTooOld { now } => found = Some(Read { now, record: None }),
+                    Claimed::QuotaReached => return leader.heard(Err(Refusal::TooManyKeys)),
+                }
+                continue;
+            };
             let decision = decide(read.record.as_ref(), &request(call), &call.contract, read.now);
             match (decision, read.record.take()) {
-                (Decision::Begin, None) => {
-                    asked = Instant::now();
-                    match leader.heard(self.answered(self.0.store.claim(self.claim(call, id)).await))? {
-                        Claimed::Won { now } => {
-                            let record = first_attempt(call, id, &self.0.owner, now);
-                            return Ok(Some(Entered::Attempt(self.begun(call, record, leader, false))));
-                        }
-                        Claimed::Exists(found) => read = *found,
-                        Claimed::QuotaReached => return leader.heard(Err(Refusal::TooManyKeys)),
-                    }
-                }
+                // The record went away between two looks at it.
+                (Decision::Begin, None) => {}
                 (Decision::Begin | Decision::TakeOver { .. }, Some(record)) => {
                     asked = Instant::now();
                     match leader.heard(self.begin_next(call, &record, read.now).await)? {
@@ -199,8 +211,8 @@ impl Engine {
                             let record = next_attempt(call, record, &self.0.owner, now);
                             return Ok(Some(Entered::Attempt(self.begun(call, record, leader, resumes))));
                         }
-                        Advanced::Superseded(found) => read = *found,
-                        Advanced::Missing => read.record = None,
+                        Advanced::Superseded(read) => found = Some(*read),
+                        Advanced::Missing => {}
                     }
                 }
                 (Decision::Busy { retry_after }, Some(record)) => {
@@ -215,12 +227,12 @@ impl Engine {
                     }
                     pause = (pause * 2).min(POLL_MAX);
                     asked = Instant::now();
-                    read = leader.heard(self.answered(self.0.store.read(id).await))?;
+                    found = Some(leader.heard(self.answered(self.0.store.read(id).await))?);
                 }
                 (Decision::Unknown, Some(record)) if record.state == State::Processing => {
                     leader.heard(self.lose_stale(call, &record).await)?;
                     asked = Instant::now();
-                    read = leader.heard(self.answered(self.0.store.read(id).await))?;
+                    found = Some(leader.heard(self.answered(self.0.store.read(id).await))?);
                 }
                 (decision, record) => {
                     let record = record.map(Arc::new);
@@ -256,6 +268,7 @@ impl Engine {
             lease: call.contract.lease,
             promise: promise(&call.contract),
             live_keys_max: Some(self.0.limits.live_keys_per_scope),
+            key_expires_at: request(call).key_expires_at(&call.contract),
         }
     }
 

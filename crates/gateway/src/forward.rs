@@ -145,7 +145,7 @@ impl Gateway {
 }
 
 /// Puts the key for the upstream in place.
-pub(crate) fn forward_key(headers: &mut HeaderMap, contract: &Contract, derived: &str) {
+pub(crate) fn forward_key(headers: &mut HeaderMap, contract: &Contract, derived: impl FnOnce() -> String) {
     match contract.forward_key {
         ForwardKey::Same => {}
         ForwardKey::None => remove_keys(headers, contract),
@@ -153,7 +153,7 @@ pub(crate) fn forward_key(headers: &mut HeaderMap, contract: &Contract, derived:
             remove_keys(headers, contract);
             let name =
                 contract.key.headers.first().map_or(onefold_core::contract::KEY_HEADER, String::as_str);
-            let value = Key::new(derived).ok().and_then(|key| key.to_header());
+            let value = Key::new(derived()).ok().and_then(|key| key.to_header());
             if let (Ok(name), Some(Ok(value))) =
                 (HeaderName::try_from(name), value.map(HeaderValue::try_from))
             {

@@ -9,7 +9,7 @@ use http::{Response, header};
 use hyper::body::Incoming;
 use onefold_core::contract::{Meaning, OnStale, Remember};
 use onefold_core::retry::Backoff;
-use onefold_core::{Kept, OperationId, Outcome, Problem, State, retry};
+use onefold_core::{Kept, OperationId, Outcome, Problem, State, downstream, retry};
 use onefold_engine::{Attempt, Settled, Verdict};
 use onefold_http::ProblemDocument;
 use tokio::sync::oneshot;
@@ -87,12 +87,13 @@ impl Performance {
     /// Sends the request; what was provably not written is sent again on another connection.
     async fn ask(self: Arc<Self>, id: OperationId) -> Result<Response<Incoming>, NoAnswer> {
         let secret = self.gateway.engine.identity_key();
-        let derived = onefold_core::downstream::key(id, "upstream", secret);
         let mut tries = 1;
         loop {
             let request = self.head.to_request(&self.gateway, self.caller, self.held.to_body());
             let mut request = request.map_err(|error| NoAnswer::Unreachable(error.to_string()))?;
-            forward_key(request.headers_mut(), &self.route.contract, &derived);
+            forward_key(request.headers_mut(), &self.route.contract, || {
+                downstream::key(id, "upstream", secret)
+            });
             match self.gateway.upstream.send(request).await {
                 Err(NoAnswer::NotTaken(_)) if tries < UNWRITTEN_TRIES => tries += 1,
                 answer => return answer,

@@ -119,6 +119,9 @@ async fn run(
     held: Held,
     caller: Caller,
 ) -> Response<AnyBody> {
+    if let Some(known) = gateway.engine.recall(&call) {
+        return gateway.answer_known(&route, &head, caller, &known).await;
+    }
     let (mut told, tell) = oneshot::channel();
     let task = {
         let gateway = gateway.clone();

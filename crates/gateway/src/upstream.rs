@@ -71,7 +71,10 @@ impl Upstream {
 
     /// The upstream's URL for a path and query as the caller sent them.
     pub(crate) fn url(&self, path_and_query: &str) -> Result<Uri, http::Error> {
-        let path: PathAndQuery = format!("{}{path_and_query}", self.base_path).parse()?;
+        let path: PathAndQuery = match self.base_path.as_str() {
+            "" => path_and_query.parse()?,
+            base => format!("{base}{path_and_query}").parse()?,
+        };
         Uri::builder()
             .scheme(self.scheme.clone())
             .authority(self.authority.clone())

@@ -79,6 +79,7 @@ impl Fixture {
             lease: LEASE,
             promise: PROMISE,
             live_keys_max: None,
+            key_expires_at: None,
         }
     }
 

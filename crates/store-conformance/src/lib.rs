@@ -19,6 +19,7 @@ macro_rules! conformance {
         $crate::conformance! { @each $make;
             claims::claim_is_won_once_by_many_claimers,
             claims::loser_of_a_claim_sees_the_winners_record,
+            claims::key_that_is_too_old_makes_no_record,
             claims::claim_keeps_everything_it_was_given,
             claims::claim_of_a_finished_record_shows_its_result,
             claims::absent_record_reads_as_absent_with_the_time,

@@ -83,6 +83,9 @@ impl OperationStore for MemoryStore {
         if let Some(row) = rows.by_id.get(&claim.id) {
             return Ok(Claimed::Exists(Box::new(Read { now: moment.time, record: Some(self.seen(row)) })));
         }
+        if claim.key_expires_at.is_some_and(|end| end <= moment.time) {
+            return Ok(Claimed::KeyTooOld { now: moment.time });
+        }
         let live = rows.by_id.values().filter(|row| row.record.scope == claim.scope && !row.is_tombstone());
         if claim.live_keys_max.is_some_and(|max| live.count() as u64 >= max) {
             return Ok(Claimed::QuotaReached);

@@ -95,6 +95,7 @@ async fn pair(store: &SqliteStore, random: bool) {
             tombstone: Duration::from_secs(30 * 86_400),
         },
         live_keys_max: Some(u64::MAX),
+        key_expires_at: None,
     };
     assert!(matches!(store.claim(claim).await, Ok(Claimed::Won { .. })));
     let answer = Answer {

@@ -36,6 +36,7 @@ pub(crate) enum RawClaimed {
     Won { now: StoreTime },
     Exists(Box<RawRead>),
     QuotaReached,
+    KeyTooOld { now: StoreTime },
 }
 
 impl ClaimWork {
@@ -49,6 +50,9 @@ impl ClaimWork {
 /// Makes the record, if there is none.
 pub(crate) fn run(work: &ClaimWork, batch: &mut Batch<'_>) -> Result<RawClaimed, JobError> {
     let claim = &work.claim;
+    if claim.key_expires_at.is_some_and(|end| end <= batch.moment.time) && !exists(claim.id, batch)? {
+        return Ok(RawClaimed::KeyTooOld { now: batch.moment.time });
+    }
     if let Some(max) = claim.live_keys_max
         && batch.live(&work.scope)? >= i64::try_from(max).unwrap_or(i64::MAX)
         && !exists(claim.id, batch)?

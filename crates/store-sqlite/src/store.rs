@@ -142,6 +142,7 @@ impl OperationStore for SqliteStore {
             RawClaimed::Won { now } => Claimed::Won { now },
             RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(&self.sealer)?)),
             RawClaimed::QuotaReached => Claimed::QuotaReached,
+            RawClaimed::KeyTooOld { now } => Claimed::KeyTooOld { now },
         })
     }
 

@@ -70,6 +70,8 @@ pub struct Claim {
     pub promise: Promise,
     /// Refuse when the scope holds this many live records already; `None` is no limit.
     pub live_keys_max: Option<u64>,
+    /// Refuse from this time on: the key says itself that it is too old. A record that exists is found all the same.
+    pub key_expires_at: Option<StoreTime>,
 }
 
 /// What became of a claim.
@@ -84,6 +86,11 @@ pub enum Claimed {
     Exists(Box<Read>),
     /// The scope holds as many live records as it may; nothing was written.
     QuotaReached,
+    /// There is no record and the key is too old to make one; nothing was written.
+    KeyTooOld {
+        /// The store's time of the refusal.
+        now: StoreTime,
+    },
 }
 
 /// The state, attempt and further condition that a transition starts from.

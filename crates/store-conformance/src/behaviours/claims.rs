@@ -1,7 +1,9 @@
 //! A claim is won once, and whoever loses it sees what is there.
 
-use onefold_core::{Counters, Kept, Lease, OperationId, Record, State};
-use onefold_store::Claimed;
+use std::time::Duration;
+
+use onefold_core::{Counters, Kept, Lease, OperationId, Record, State, StoreTime};
+use onefold_store::{Claim, Claimed};
 
 use crate::fixture::{Fixture, LEASE, START, answer, fingerprint};
 
@@ -20,7 +22,7 @@ pub async fn claim_is_won_once_by_many_claimers(f: Fixture) {
         match claimed {
             Claimed::Won { .. } => winners.push(owner),
             Claimed::Exists(read) => seen.push(read.record.expect("the record exists").owner),
-            Claimed::QuotaReached => panic!("there is no quota"),
+            refused => panic!("nothing speaks against the claim: {refused:?}"),
         }
     }
     assert_eq!(winners.len(), 1, "one claim wins: {winners:?}");
@@ -43,6 +45,18 @@ pub async fn loser_of_a_claim_sees_the_winners_record(f: Fixture) {
     assert_eq!(record.fingerprint, Some(fingerprint("first")));
     assert_eq!(record.lease, Lease::Alive(LEASE));
     assert_eq!(f.record(id).await, record);
+}
+
+/// The store's own time judges, from the very moment on, and a record that exists is found however old its key is.
+pub async fn key_that_is_too_old_makes_no_record(f: Fixture) {
+    f.won("known").await;
+    f.pass(LEASE);
+    let now = f.now().await;
+    let old = |key: &str, at: StoreTime| Claim { key_expires_at: Some(at), ..f.claim(key) };
+    assert_eq!(f.store.claim(old("new", now)).await.expect("the store works"), Claimed::KeyTooOld { now });
+    assert!(matches!(f.store.claim(old("known", now)).await.expect("the store works"), Claimed::Exists(_)));
+    let later = now.plus(Duration::from_millis(1));
+    assert!(matches!(f.store.claim(old("new", later)).await.expect("the store works"), Claimed::Won { .. }));
 }
 
 /// Nothing that a claim says is lost or changed.

@@ -27,7 +27,7 @@ pub async fn claim_beyond_the_quota_writes_nothing(f: Fixture) {
             Claimed::QuotaReached => {
                 assert_eq!(f.store.read(id).await.expect("the store works").record, None)
             }
-            Claimed::Exists(read) => panic!("every key is new: {read:?}"),
+            other => panic!("every key is new and young: {other:?}"),
         }
     }
     assert_eq!(won, 5);

@@ -41,6 +41,7 @@ pub fn claim(key: &str) -> Claim {
             tombstone: RETENTION,
         },
         live_keys_max: None,
+        key_expires_at: None,
     }
 }
 
