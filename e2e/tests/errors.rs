@@ -200,6 +200,18 @@ async fn exhausted_operation_stays_failed_and_says_so() {
 }
 
 #[tokio::test]
+async fn another_request_under_an_exhausted_key_conflicts() {
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, "max_attempts = 1\nremember = { \"5xx\" = \"not_done\" }").await;
+    upstream.always(ROUTE, broken());
+    let first = gateway.send(&order_of("k-1", "[1]")).await;
+    assert_fresh(&first, 500);
+    assert_problem(&gateway.send(&order_of("k-1", "[2]")).await, 422, "key-conflict");
+    assert_replay(&gateway.send(&order_of("k-1", "[1]")).await, &first);
+    assert_eq!(upstream.count(ROUTE), 1);
+}
+
+#[tokio::test]
 async fn automatic_attempts_are_made_where_they_are_configured() {
     let upstream = Upstream::start().await;
     let lines = "retry_failed = { attempts = 3, backoff = \"50ms\" }\nremember = { \"503\" = \"not_done\" }";

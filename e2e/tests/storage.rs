@@ -1,8 +1,8 @@
 //! Section 15 of the cases: the store goes away and comes back (B129, for SQLite).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use onefold_e2e::{ROUTE, assert_fresh, gateway, order};
+use onefold_e2e::{ROUTE, assert_fresh, gateway, order, setup};
 use onefold_testkit::{Gateway, Request, Upstream, wait};
 use rusqlite::Connection;
 
@@ -80,4 +80,26 @@ async fn result_that_cannot_be_stored_still_reaches_the_caller_and_nothing_runs_
     })
     .await;
     assert_eq!(upstream.count(ROUTE), 1);
+}
+
+#[tokio::test]
+async fn log_that_nobody_reads_does_not_keep_the_store_from_coming_back() {
+    let upstream = Upstream::start().await;
+    let gateway = setup(&upstream, "").arg("--log").arg("debug").log_reader_goes_away().start().await;
+    assert_fresh(&gateway.send(&order("k-before")).await, 200);
+    let outage = lock(&gateway);
+    let begun = Instant::now();
+    let refused = gateway.send(&order("k-1")).await;
+    assert!((500..600).contains(&refused.status), "{refused}");
+    let rest = Duration::from_secs(3).saturating_sub(begun.elapsed());
+    wait::pass_time(rest, "the store is to be out of reach for three seconds").await;
+    drop(outage);
+    for nth in 2..=4 {
+        let key = format!("k-{nth}");
+        wait::until_within(wait::DEADLINE, "protected requests work again", async || {
+            gateway.send(&order(&key)).await.status == 200
+        })
+        .await;
+    }
+    assert_eq!(upstream.count(ROUTE), 4, "each key ran once");
 }

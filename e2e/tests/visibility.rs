@@ -1,7 +1,8 @@
 //! What callers see of operations: the operation's URL, its owner, the published contracts.
 
-use onefold_e2e::{ROUTE, assert_fresh, assert_problem, gateway, order, order_of, parallel};
-use onefold_testkit::{Gate, Reply, Request, Upstream};
+use onefold_e2e::{ROUTE, assert_fresh, assert_problem, gateway, order, order_of, parallel, setup};
+use onefold_testkit::wire::Line;
+use onefold_testkit::{Answer, Gate, Reply, Request, Setup, Upstream};
 
 #[tokio::test]
 async fn every_protected_answer_names_its_operation() {
@@ -29,6 +30,32 @@ async fn operation_is_visible_to_its_own_scope_alone() {
     let missing = gateway.send(&Request::get(&none).bearer("alice")).await;
     assert_problem(&missing, 404, "not-found");
     assert_eq!(upstream.total(), 1);
+}
+
+/// The answer but for what says when it was given and which page was asked for.
+fn told(answer: &Answer) -> (u16, Vec<Line>, String) {
+    let lines = answer.headers.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("date"));
+    (answer.status, lines.cloned().collect(), answer.text())
+}
+
+#[tokio::test]
+async fn page_of_a_foreign_operation_tells_no_more_than_a_missing_one() {
+    let upstream = Upstream::start().await;
+    // Without configuration nobody is a scope of its own, on loopback.
+    for (setup, nobody) in
+        [(setup(&upstream, ""), (401, "scope-missing")), (Setup::new(&upstream.url()), (404, "not-found"))]
+    {
+        let gateway = setup.start().await;
+        let place = gateway.send(&order("k-1")).await.header("onefold-operation").unwrap().to_owned();
+        let none = format!("{}0000", &place[..place.len() - 4]);
+        let by_bob = |place: &str| Request::get(place).bearer("bob");
+        let foreign = gateway.send(&by_bob(&place)).await;
+        assert_problem(&foreign, 404, "not-found");
+        assert_eq!(told(&foreign), told(&gateway.send(&by_bob(&none)).await));
+        let foreign = gateway.send(&Request::get(&place)).await;
+        assert_problem(&foreign, nobody.0, nobody.1);
+        assert_eq!(told(&foreign), told(&gateway.send(&Request::get(&none)).await));
+    }
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use crate::binary::{self, Ended};
 use crate::metrics::Metrics;
 use crate::process::Process;
 use crate::request::Request;
-use crate::setup::Setup;
+use crate::setup::{Log, Setup};
 use crate::wait;
 
 /// Lines of stdout that may wait to be read while the addresses are looked for.
@@ -207,7 +207,11 @@ async fn spawn(setup: &Setup, name: &str) -> (Child, Addresses) {
     let log_path = setup.directory().file(&format!("{name}.log"));
     let log = OpenOptions::new().create(true).append(true).open(&log_path).expect("opens the log");
     let mut command = setup.command(&format!("{name}.toml"));
-    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("the binary can be started");
+    let stderr = match setup.log() {
+        Log::File => Stdio::from(log),
+        Log::LostReader => Stdio::piped(),
+    };
+    let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("the binary can be started");
     let lines = read_lines(child.stdout.take().expect("piped"), setup, name);
     let mut found = Found::default();
     let ready = wait::try_some(START_DEADLINE, async || {
@@ -217,7 +221,10 @@ async fn spawn(setup: &Setup, name: &str) -> (Child, Addresses) {
     })
     .await;
     match ready.flatten() {
-        Some(addresses) => (child, addresses),
+        Some(addresses) => {
+            drop(child.stderr.take());
+            (child, addresses)
+        }
         None => {
             let _ = child.kill();
             let status = child.wait();

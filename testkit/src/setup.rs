@@ -26,6 +26,16 @@ pub struct Setup {
     args: Vec<String>,
     env: Vec<(String, String)>,
     given_by: GivenBy,
+    log: Log,
+}
+
+/// Where stderr goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Log {
+    /// To a file in the test's directory.
+    File,
+    /// To a pipe that nobody reads any more once the gateway is ready.
+    LostReader,
 }
 
 /// How `serve` learns of its addresses, store and upstream.
@@ -54,7 +64,26 @@ impl Setup {
             args: Vec::new(),
             env: Vec::new(),
             given_by: GivenBy::File,
+            log: Log::File,
         }
+    }
+
+    /// Another upstream.
+    #[must_use]
+    pub fn upstream_url(mut self, url: &str) -> Self {
+        self.upstream_url = url.to_owned();
+        self
+    }
+
+    /// The log goes to a pipe, as under a supervisor, and its reader goes away once the gateway is ready.
+    #[must_use]
+    pub fn log_reader_goes_away(mut self) -> Self {
+        self.log = Log::LostReader;
+        self
+    }
+
+    pub(crate) fn log(&self) -> Log {
+        self.log
     }
 
     /// Addresses, store and upstream are given by flags, and there is no file.
