@@ -5,7 +5,8 @@ use onefold_e2e::{ROUTE, assert_fresh, assert_problem, assert_replay, dump, gate
 use onefold_testkit::{Answer, Gateway, H2Connection, RawUpstream, Reply, Request, Setup, Step, Upstream};
 
 async fn before_raw(answer: &str, lines: &str) -> (RawUpstream, Gateway) {
-    let script = vec![Step::Request, Step::send(answer)];
+    // Again: a connection that is just being closed is another test's matter.
+    let script = vec![Step::Request, Step::send(answer), Step::Again];
     let upstream = RawUpstream::start(vec![script]).await;
     let gateway = Setup::new(&upstream.url()).operation("CreateOrder", "POST", ROUTE, lines).start().await;
     (upstream, gateway)
