@@ -18,6 +18,10 @@ use clap::Parser;
 use crate::args::{Args, Command, StoreCommand};
 use crate::exit::Failure;
 
+/// Every request makes hundreds of small allocations on one thread and frees some of them on another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args = Args::parse();
     log::start(args.common.log);
