@@ -166,7 +166,7 @@ impl Gateway {
         let mut read = Head { method: Method::GET, uri: location, headers: head.headers.clone() };
         about_this_request(&mut read.headers, route);
         let request = read.to_request(self, caller, no_body()).ok()?;
-        let sent = tokio::time::timeout(self.options.upstream_timeout, self.upstream.send(request)).await;
+        let sent = tokio::time::timeout(self.options.upstream_timeout, self.upstream.ask(request)).await;
         match sent {
             Ok(Ok(response)) => Some(handed_on(response)),
             Ok(Err(_)) | Err(_) => {

@@ -67,12 +67,13 @@ async fn pass_head(
     let mut request = head.to_request(gateway, caller, body).map_err(|error| {
         problem(gateway, Problem::RequestInvalid, format!("the target cannot be passed on: {error}"))
     })?;
-    if let Some(upgrade) = upgrade {
+    let asked = async {
+        let Some(upgrade) = upgrade else { return gateway.upstream.ask(request).await };
         request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         request.headers_mut().insert(header::UPGRADE, upgrade);
-    }
-    let sent = tokio::time::timeout(gateway.options.upstream_timeout, gateway.upstream.send(request)).await;
-    match sent {
+        gateway.upstream.send(request).await
+    };
+    match tokio::time::timeout(gateway.options.upstream_timeout, asked).await {
         Ok(Ok(response)) => Ok(response),
         Ok(Err(NoAnswer::Unreachable(why) | NoAnswer::NotTaken(why))) => {
             tracing::warn!(why, "the upstream was not reached");

@@ -94,7 +94,7 @@ impl Performance {
             forward_key(request.headers_mut(), &self.route.contract, || {
                 downstream::key(id, "upstream", secret)
             });
-            match self.gateway.upstream.send(request).await {
+            match self.gateway.upstream.ask(request).await {
                 Err(NoAnswer::NotTaken(_)) if tries < UNWRITTEN_TRIES => tries += 1,
                 answer => return answer,
             }

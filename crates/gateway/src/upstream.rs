@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, Response, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -89,6 +89,17 @@ impl Upstream {
     /// Sends one request once.
     pub(crate) async fn send(&self, request: Request<AnyBody>) -> Result<Response<Incoming>, NoAnswer> {
         self.client.request(request).await.map_err(|error| no_answer(&error))
+    }
+
+    /// As [`Upstream::send`], for a request that asks for no upgrade: a 101 to it is no answer (RFC 9110, 15.2.2).
+    pub(crate) async fn ask(&self, request: Request<AnyBody>) -> Result<Response<Incoming>, NoAnswer> {
+        let response = self.send(request).await?;
+        match response.status() {
+            StatusCode::SWITCHING_PROTOCOLS => {
+                Err(NoAnswer::Lost("the upstream switched to a protocol that nobody asked for".into()))
+            }
+            _ => Ok(response),
+        }
     }
 }
 
