@@ -139,7 +139,8 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
 fn configured(operation: &Operation) -> Result<Arc<Route>, Failure> {
     let (method, pattern) = (operation.matcher.method.clone(), operation.matcher.path.clone());
     let matches: Matcher = Arc::new(move |asked, path| {
-        let named = (asked.as_str() == method).then(|| pattern.matches(path)).flatten()?;
+        // Methods differ by case; some servers do not know that, so the match errs on the side of protection.
+        let named = asked.as_str().eq_ignore_ascii_case(&method).then(|| pattern.matches(path)).flatten()?;
         Some(named.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     });
     let route = Route {

@@ -38,7 +38,8 @@ fn route(gateway: &Shared, request: &Request<Incoming>, path: &str) -> Option<(A
     let route = gateway.implicit.as_ref()?.of(request.headers());
     let carries_key =
         route.contract.key.headers.iter().any(|name| request.headers().contains_key(name.as_str()));
-    let protected =
-        (carries_key || route.body_key.is_some()) && matches!(*method, Method::POST | Method::PATCH);
+    let changes =
+        [Method::POST, Method::PATCH].iter().any(|m| m.as_str().eq_ignore_ascii_case(method.as_str()));
+    let protected = changes && (carries_key || route.body_key.is_some());
     protected.then(|| (route.clone(), Named::new()))
 }
