@@ -109,7 +109,7 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
                 label: "(unconfigured)".into(),
                 method: "POST, PATCH".into(),
                 path: "*".into(),
-                ..route(&settings.defaults, Arc::new(|_, _| None))?
+                ..route(&unconfigured(&settings.defaults), Arc::new(|_, _| None))?
             },
             anonymous: settings.server.listen.ip().is_loopback() || serve.allow_anonymous,
         }),
@@ -134,6 +134,13 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
         connections_max: connections_max(),
         spool_dir: std::env::temp_dir(),
     })
+}
+
+/// The contract of requests that no operation names: what carries no key is no operation.
+fn unconfigured(defaults: &Contract) -> Contract {
+    let mut contract = defaults.clone();
+    contract.key.required = false;
+    contract
 }
 
 fn configured(operation: &Operation) -> Result<Arc<Route>, Failure> {

@@ -102,7 +102,7 @@ impl Gateway {
                 response
                     .headers_mut()
                     .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-                response
+                marked(response)
             }
             ResponsePolicy::Current => match self.read_again(route, head, caller, record).await {
                 Some(response) => response,
@@ -112,9 +112,6 @@ impl Gateway {
         };
         if let Ok(url) = HeaderValue::from_str(&self.operation_url(known.id)) {
             response.headers_mut().insert(onefold_http::OPERATION, url);
-        }
-        if policy != ResponsePolicy::Original {
-            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
         }
         response
     }
@@ -168,7 +165,7 @@ impl Gateway {
         let request = read.to_request(self, caller, no_body()).ok()?;
         let sent = tokio::time::timeout(self.options.upstream_timeout, self.upstream.ask(request)).await;
         match sent {
-            Ok(Ok(response)) => Some(handed_on(response)),
+            Ok(Ok(response)) => Some(marked(handed_on(response))),
             Ok(Err(_)) | Err(_) => {
                 let detail =
                     "the operation is done; the resource could not be read from the upstream. Ask again";
@@ -201,6 +198,12 @@ fn about_this_request(headers: &mut HeaderMap, route: &Route) {
     for name in &route.contract.key.headers {
         headers.remove(name.as_str());
     }
+}
+
+/// An answer that stands for the first one. A problem document is none.
+fn marked(mut response: Response<AnyBody>) -> Response<AnyBody> {
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
 }
 
 fn host(head: &Head) -> Option<&str> {

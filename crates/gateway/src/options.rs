@@ -44,7 +44,7 @@ impl Route {
     /// The name of the operation that a request is an attempt at: the contract's, else its method and path.
     pub(crate) fn operation(&self, method: &Method, path: &str) -> String {
         match self.contract.operation.as_str() {
-            "" => format!("{method} {path}"),
+            "" => format!("{} {path}", method.as_str().to_ascii_uppercase()),
             name => name.to_owned(),
         }
     }
