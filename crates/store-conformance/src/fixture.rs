@@ -51,7 +51,7 @@ pub const PROMISE: Promise =
 pub const RUNNING: &[State] = &[State::Processing];
 
 impl Fixture {
-    /// An empty store at [`START`].
+    /// An empty store at `START`.
     pub fn new(make: Make) -> Fixture {
         let clock = Arc::new(ManualClock::at(START));
         let made = make(clock.clone());
