@@ -72,7 +72,7 @@ async fn list(engine: &Engine, output: Output, wanted: List) -> Result<ExitCode,
             state(record),
             record.attempt.to_string(),
             age(record.created_at, page.now),
-            printable(record.key.as_str()),
+            key(record),
         ]);
     }
     println!("{table}");
@@ -91,8 +91,8 @@ fn show(output: Output, shown: &Shown) -> Result<ExitCode, Failure> {
     let record = &shown.record;
     println!("operation   {}", printable(&record.operation));
     println!("id          {}", record.id);
-    println!("scope       {}", record.scope);
-    println!("key         {}", printable(record.key.as_str()));
+    println!("scope       {}", record.key.as_ref().map_or("-".to_owned(), |_| record.scope.to_string()));
+    println!("key         {}", key(record));
     println!("state       {}", state(record));
     println!("attempt     {} (by {})", record.attempt, printable(&record.owner));
     println!("created     {} ({} ago)", view::time(record.created_at), age(record.created_at, shown.now));
@@ -204,6 +204,11 @@ fn state(record: &Record) -> String {
         (State::Processing, Lease::Over) => "processing (lease over)".to_owned(),
         (state, _) => state.to_string(),
     }
+}
+
+/// The key, as long as the record knows it: a tombstone does not.
+fn key(record: &Record) -> String {
+    record.key.as_ref().map_or("-".to_owned(), |key| printable(key.as_str()))
 }
 
 /// Keys come from callers: control characters never reach the terminal.

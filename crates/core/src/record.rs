@@ -127,12 +127,12 @@ pub struct Event {
 pub struct Record {
     /// The digest of the identity.
     pub id: OperationId,
-    /// Whose key it is.
+    /// Whose key it is; empty for a tombstone.
     pub scope: Scope,
     /// The operation's name.
     pub operation: String,
-    /// The caller's key.
-    pub key: Key,
+    /// The caller's key; `None` for a tombstone. A key can be somebody's address.
+    pub key: Option<Key>,
     /// Ties the operations of one workflow together; never deduplicates.
     pub correlation_id: Option<String>,
     /// The significant request; `None` for a tombstone.
@@ -143,7 +143,7 @@ pub struct Record {
     pub state: State,
     /// The number of the latest attempt: the fence.
     pub attempt: u32,
-    /// The process that began it.
+    /// The process that began it; empty for a tombstone.
     pub owner: String,
     /// Its hold.
     pub lease: Lease,

@@ -290,6 +290,8 @@ impl Engine {
             _ => &[State::Succeeded, State::Rejected],
         };
         let step = Step::Begin {
+            scope: call.identity.scope.clone(),
+            key: call.identity.key.clone(),
             owner: self.0.owner.clone(),
             lease: call.contract.lease,
             fingerprint: call.fingerprint,
@@ -367,7 +369,7 @@ fn first_attempt(call: &Call, id: OperationId, owner: &str, now: StoreTime) -> R
         id,
         scope: call.identity.scope.clone(),
         operation: call.identity.operation.clone(),
-        key: call.identity.key.clone(),
+        key: Some(call.identity.key.clone()),
         correlation_id: call.correlation_id.clone(),
         fingerprint: Some(call.fingerprint),
         ignored: call.contract.fingerprint.ignore.clone(),
@@ -390,6 +392,9 @@ fn first_attempt(call: &Call, id: OperationId, owner: &str, now: StoreTime) -> R
 pub(crate) fn next_attempt(call: &Call, record: Record, owner: &str, now: StoreTime) -> Record {
     let anew = record.is_expired(now);
     Record {
+        // A tombstone had neither.
+        scope: call.identity.scope.clone(),
+        key: Some(call.identity.key.clone()),
         fingerprint: Some(call.fingerprint),
         ignored: call.contract.fingerprint.ignore.clone(),
         state: State::Processing,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use onefold_core::{
-    Answers, Contract, Event, EventKind, Kept, Lease, NotKept, Record, Resource, State, StoreTime, retry,
+    Answers, Contract, Event, EventKind, Kept, Key, Lease, NotKept, Record, Resource, State, StoreTime, retry,
 };
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub fn for_operator(record: &Record, now: StoreTime) -> Value {
     let mut view = for_caller(record, None, now);
     let more = json!({
         "scope": record.scope.parts().iter().map(|p| (p.name.clone(), json!(p.value))).collect::<serde_json::Map<_, _>>(),
-        "key": record.key.as_str(),
+        "key": record.key.as_ref().map(Key::as_str),
         "correlation_id": record.correlation_id,
         "owner": record.owner,
         "lease_left_ms": match record.lease {

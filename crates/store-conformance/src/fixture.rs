@@ -158,9 +158,11 @@ pub fn answer(body: &[u8]) -> Answer {
     }
 }
 
-/// Begins the next attempt, with another fingerprint.
+/// Begins the next attempt of the record under the key `k`, with another fingerprint.
 pub fn begin() -> Step {
     Step::Begin {
+        scope: Scope::new([("tenant", "acme")]),
+        key: Key::new("k").expect("tests use valid keys"),
         owner: "process-2".into(),
         lease: LEASE,
         fingerprint: fingerprint("second"),

@@ -1,5 +1,5 @@
--- Schema 1: operations, their history, the quota of live keys, and what belongs to the store itself.
--- Times are milliseconds since the Unix epoch by the store's clock. No triggers, no foreign keys.
+-- Schema 1: operations, their leases and outcomes, their history, scopes with their quota, and what belongs to the
+-- store itself. Times are milliseconds since the Unix epoch by the store's clock. No triggers, no foreign keys.
 
 -- The latest committed time, which is the floor of the store's clock, and the last seq that was given. One row,
 -- written by every commit that writes anything.
@@ -22,55 +22,75 @@ CREATE TABLE seal_keys (
     id BLOB PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
+-- What a claim says. An attempt that runs has a row in leases, one that has ended a row in outcomes: each record has
+-- exactly one of the two. So this row, which is the long one, is written once and not again at the end.
 CREATE TABLE operations (
     -- In the order of making, never given twice.
     seq                 INTEGER PRIMARY KEY,
     id                  BLOB NOT NULL UNIQUE CHECK (length(id) = 32),
-    -- 0 received, 1 processing, 2 succeeded, 3 rejected, 4 failed, 5 outcome_unknown
-    state               INTEGER NOT NULL,
     attempt             INTEGER NOT NULL,
-    -- Processing: when the lease was granted and when it ends. outcome_unknown: lease_until is when it became so.
-    -- Terminal states have neither.
-    leased_at           INTEGER,
-    lease_until         INTEGER,
     -- What the record promises: 0 unknown, 1 resume; how long it answers after completion (NULL: for good); how
     -- long its tombstone is kept after that.
     on_stale            INTEGER NOT NULL,
     retention_ms        INTEGER,
     tombstone_ms        INTEGER NOT NULL,
+    -- When it was made, which is when the first attempt began.
     created_at          INTEGER NOT NULL,
-    begun_at            INTEGER,
-    completed_at        INTEGER,
-    expires_at          INTEGER,
-    -- When the sweeper has to look at the record next: its expiry, then the end of its tombstone.
-    due_at              INTEGER,
+    -- scopes.number. NULL: a tombstone, which has neither key nor owner nor anything of the request.
+    scope               INTEGER,
     duplicates          INTEGER NOT NULL DEFAULT 0,
     conflicts           INTEGER NOT NULL DEFAULT 0,
     replays             INTEGER NOT NULL DEFAULT 0,
-    fingerprint_version INTEGER,
-    -- NULL: a tombstone.
-    fingerprint         BLOB,
     operation           TEXT NOT NULL,
-    key                 TEXT NOT NULL,
-    scope               BLOB NOT NULL,
-    owner               TEXT NOT NULL,
+    fingerprint_version INTEGER,
+    fingerprint         BLOB,
+    key                 TEXT,
+    owner               TEXT,
     correlation_id      TEXT,
-    ignored             BLOB,
-    resource_kind       TEXT,
-    resource_id         TEXT,
-    -- Last, so that filters need not walk over it. NULL: nothing is kept.
-    kept                BLOB
+    ignored             BLOB
 ) STRICT;
 
-CREATE INDEX operations_open ON operations (state, lease_until) WHERE lease_until IS NOT NULL;
-
-CREATE INDEX operations_due ON operations (due_at) WHERE due_at IS NOT NULL;
-
--- How many records of a scope are live: made and not yet a tombstone.
-CREATE TABLE scopes (
-    scope BLOB PRIMARY KEY,
-    live  INTEGER NOT NULL
+-- The attempts that run, with what an outcome has to know. Few, so they are found in a small tree, and whoever looks
+-- for the ends of leases looks at all of them. All but the times is as in operations.
+CREATE TABLE leases (
+    id           BLOB PRIMARY KEY,
+    seq          INTEGER NOT NULL,
+    attempt      INTEGER NOT NULL,
+    granted_at   INTEGER NOT NULL,
+    until        INTEGER NOT NULL,
+    on_stale     INTEGER NOT NULL,
+    retention_ms INTEGER
 ) STRICT, WITHOUT ROWID;
+
+-- How the latest attempt ended.
+CREATE TABLE outcomes (
+    -- operations.seq
+    seq           INTEGER PRIMARY KEY,
+    -- 2 succeeded, 3 rejected, 4 failed, 5 outcome_unknown
+    state         INTEGER NOT NULL,
+    at            INTEGER NOT NULL,
+    -- NULL: never.
+    expires_at    INTEGER,
+    -- When the sweeper has to look at the record next: its expiry, then the end of its tombstone.
+    due_at        INTEGER,
+    resource_kind TEXT,
+    resource_id   TEXT,
+    -- Last, so that filters need not walk over it. NULL: nothing is kept.
+    kept          BLOB
+) STRICT;
+
+CREATE INDEX outcomes_due ON outcomes (due_at) WHERE due_at IS NOT NULL;
+
+CREATE INDEX outcomes_unknown ON outcomes (at) WHERE state = 5;
+
+-- The scopes that have live records (made and not yet a tombstone), and how many.
+CREATE TABLE scopes (
+    number INTEGER PRIMARY KEY,
+    -- Under the store's secret. The scope itself stands in no index: rows of an index move, and leave copies behind.
+    digest BLOB NOT NULL UNIQUE,
+    live   INTEGER NOT NULL,
+    scope  BLOB NOT NULL
+) STRICT;
 
 CREATE TABLE events (
     seq       INTEGER PRIMARY KEY,

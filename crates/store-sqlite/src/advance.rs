@@ -1,44 +1,40 @@
-//! Transitions. Each names the state and the attempt it starts from, in the statement that makes it.
+//! Transitions. Each names the state and the attempt it starts from.
 //!
-//! A transition that finds another state or attempt changes nothing; its evidence is written all the same. What SQL
-//! cannot judge (a lease, by the monotonic clock) is looked at first in the same transaction, which holds the one
-//! write lock, so nothing comes in between.
+//! The record is looked at first, in the same transaction, which holds the one write lock: nothing comes in between.
+//! A transition that finds another state or attempt changes nothing; its evidence is written all the same.
 
 mod begin;
 
 use onefold_core::{Kept, OperationId, State, StoreTime};
-use onefold_store::codec::{encode_kept, encode_texts, kept_length};
-use onefold_store::{Advance, Also, Grant, Sealer, Step};
+use onefold_store::codec::{encode_kept, encode_scope, encode_texts, kept_length};
+use onefold_store::{Advance, Also, Grant, Sealer, Step, StoredLease};
 use rusqlite::{OptionalExtension, params};
 
 use crate::batch::Batch;
 use crate::error::JobError;
-use crate::row::{RawRead, state_number, state_of, stored_lease};
+use crate::hot::Hot;
+use crate::outcome::{self, Outcome};
+use crate::row::{RawRead, state_of};
 use crate::{events, read};
 
-const SETTLE: &str = "UPDATE operations SET state = ?4, leased_at = NULL, lease_until = NULL, completed_at = ?5,
-        expires_at = ?5 + retention_ms, due_at = ?5 + retention_ms, resource_kind = ?6, resource_id = ?7, kept = ?8
-    WHERE id = ?1 AND attempt = ?2 AND (?3 >> state) & 1
-    RETURNING expires_at";
-const RENEW: &str = "UPDATE operations SET leased_at = ?4, lease_until = ?5
-    WHERE id = ?1 AND attempt = ?2 AND (?3 >> state) & 1 AND state = 1";
-const LOSE: &str = "UPDATE operations SET state = 5, leased_at = NULL, lease_until = ?4
-    WHERE id = ?1 AND attempt = ?2 AND (?3 >> state) & 1";
-const LAPSE: &str = "UPDATE operations SET leased_at = ?4, lease_until = ?4
-    WHERE id = ?1 AND attempt = ?2 AND (?3 >> state) & 1 AND state = 1";
-const FOUND: &str =
-    "SELECT seq, state, attempt, leased_at, lease_until, expires_at, scope, fingerprint IS NULL
-    FROM operations WHERE id = ?1";
-const SEQ: &str = "SELECT seq FROM operations WHERE id = ?1";
+/// Of a record that is processing.
+pub(crate) const RUNNING: &str =
+    "SELECT seq, attempt, retention_ms, granted_at, until FROM leases WHERE id = ?1";
+/// Of any other.
+const ENDED: &str = "SELECT o.seq, o.attempt, o.retention_ms, u.state, u.expires_at, o.scope IS NULL
+    FROM operations o LEFT JOIN outcomes u ON u.seq = o.seq WHERE o.id = ?1";
+const RENEW: &str = "UPDATE leases SET granted_at = ?2, until = ?3 WHERE id = ?1";
 
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[SETTLE, RENEW, LOSE, LAPSE, FOUND, SEQ, begin::AGAIN, begin::ANEW];
+pub(crate) const SQL: &[&str] = &[RUNNING, ENDED, RENEW, begin::AGAIN, begin::ANEW, begin::LEASE];
 
 /// A transition with its parts in stored form, prepared by the caller's thread.
 pub(crate) struct AdvanceWork {
     advance: Advance,
     /// The payload of `Settle`, the ignored fields of `Begin`.
     form: Option<Vec<u8>>,
+    /// The scope of `Begin`.
+    scope: Option<Vec<u8>>,
 }
 
 /// What became of a transition; a payload is still to be opened.
@@ -51,15 +47,17 @@ pub(crate) enum RawAdvanced {
 impl AdvanceWork {
     pub(crate) fn new(mut advance: Advance, sealer: &Sealer) -> AdvanceWork {
         let id = advance.id;
-        let form = match &mut advance.step {
+        let (form, scope) = match &mut advance.step {
             Step::Settle { kept, .. } => match std::mem::take(kept) {
-                Kept::Nothing => None,
-                kept => Some(sealer.seal(&id, kept_length(&kept), |out| encode_kept(&kept, out))),
+                Kept::Nothing => (None, None),
+                kept => (Some(sealer.seal(&id, kept_length(&kept), |out| encode_kept(&kept, out))), None),
             },
-            Step::Begin { ignored, .. } => (!ignored.is_empty()).then(|| encode_texts(ignored)),
-            Step::Renew { .. } | Step::LoseOutcome | Step::Lapse => None,
+            Step::Begin { ignored, scope, .. } => {
+                ((!ignored.is_empty()).then(|| encode_texts(ignored)), Some(encode_scope(scope)))
+            }
+            Step::Renew { .. } | Step::LoseOutcome | Step::Lapse => (None, None),
         };
-        AdvanceWork { advance, form }
+        AdvanceWork { advance, form, scope }
     }
 
     pub(crate) fn payload_bytes(&self) -> usize {
@@ -67,14 +65,37 @@ impl AdvanceWork {
     }
 }
 
-/// The row that a transition starts from, as far as it matters to the transition.
+/// The record that a transition starts from, as far as it matters to the transition.
 struct Found {
     seq: i64,
     state: State,
-    lease_alive: bool,
-    expired: bool,
-    scope: Vec<u8>,
+    attempt: u32,
+    /// While processing.
+    lease: Option<StoredLease>,
+    retention_ms: Option<i64>,
+    expires_at: Option<i64>,
     tombstone: bool,
+}
+
+impl Found {
+    /// Whether the transition starts here.
+    fn is_start_of(&self, advance: &Advance, batch: &Batch<'_>) -> bool {
+        let needs_lease = matches!(advance.step, Step::Renew { .. } | Step::Lapse);
+        self.attempt == advance.start.attempt
+            && advance.start.states.contains(&self.state)
+            && (!needs_lease || self.lease.is_some())
+            && match advance.start.also {
+                Also::Nothing => true,
+                Also::LeaseOver => {
+                    !self.lease.is_some_and(|lease| batch.judge.judge(&lease, batch.moment).is_alive())
+                }
+                Also::Expired => self.expired(batch),
+            }
+    }
+
+    fn expired(&self, batch: &Batch<'_>) -> bool {
+        self.state.is_terminal() && self.expires_at.is_some_and(|end| end <= batch.now_ms())
+    }
 }
 
 /// Carries out the transition, if the record is found where it starts.
@@ -87,108 +108,97 @@ pub(crate) fn run(work: &AdvanceWork, batch: &mut Batch<'_>) -> Result<RawAdvanc
             batch.in_savepoint(|batch| transition(work, batch))
         }
         (_, Some(_)) => batch.in_savepoint(|batch| transition(work, batch)),
-        // One statement writes: the transition, or else the evidence.
+        // The first statement that writes is the only one that can fail by itself.
         (_, None) => transition(work, batch),
     }
 }
 
 fn transition(work: &AdvanceWork, batch: &mut Batch<'_>) -> Result<RawAdvanced, JobError> {
     let advance = &work.advance;
-    let begins = matches!(advance.step, Step::Begin { .. });
-    if begins || advance.start.also != Also::Nothing {
-        match found(advance.id, batch)? {
-            Some(found) if holds(advance.start.also, &found) => {
-                if begins {
-                    return begin::run(work, &found, batch);
-                }
-            }
-            _ => return superseded(advance, batch),
-        }
+    let Some(found) = found(advance.id, batch)? else { return Ok(RawAdvanced::Missing) };
+    if !found.is_start_of(advance, batch) {
+        return superseded(advance, &found, batch);
     }
-    let now = batch.moment.time;
-    let id = advance.id.as_bytes();
-    let (attempt, states) = (advance.start.attempt, state_set(advance.start.states));
-    let (changed, expires_at) = match &advance.step {
-        Step::Begin { .. } => (0, None),
+    let (now, id) = (batch.moment.time, advance.id.as_bytes());
+    let mut expires_at = None;
+    let grant = match &advance.step {
+        Step::Begin { .. } => begin::run(work, &found, batch)?,
         Step::Settle { state, resource, .. } => {
-            let (kind, resource_id) = match resource {
-                Some(resource) => (Some(&resource.kind), Some(&resource.id)),
-                None => (None, None),
+            expires_at = found.retention_ms.map(|retention| now.0.saturating_add(retention));
+            let outcome = Outcome {
+                expires_at,
+                resource_kind: resource.as_ref().map(|resource| resource.kind.as_str()),
+                resource_id: resource.as_ref().map(|resource| resource.id.as_str()),
+                kept: work.form.as_deref(),
             };
-            let mut settle = batch.connection.prepare_cached(SETTLE)?;
-            let settled = settle.query_row(
-                params![id, attempt, states, state_number(*state), now.0, kind, resource_id, work.form],
-                |row| row.get::<_, Option<i64>>(0),
-            );
-            match settled.optional()? {
-                Some(expires_at) => (1, expires_at.map(StoreTime)),
-                None => (0, None),
-            }
+            outcome::put(advance.id, found.seq, found.state, *state, &outcome, batch)?;
+            Grant::Ended(advance.id)
+        }
+        Step::LoseOutcome => {
+            outcome::put(
+                advance.id,
+                found.seq,
+                found.state,
+                State::OutcomeUnknown,
+                &Outcome::default(),
+                batch,
+            )?;
+            Grant::Ended(advance.id)
         }
         Step::Renew { lease } => {
             let mut renew = batch.connection.prepare_cached(RENEW)?;
-            (renew.execute(params![id, attempt, states, now.0, now.plus(*lease).0])?, None)
-        }
-        Step::LoseOutcome => {
-            (batch.connection.prepare_cached(LOSE)?.execute(params![id, attempt, states, now.0])?, None)
+            renew.execute(params![id, now.0, now.plus(*lease).0])?;
+            Grant::held(advance.id, found.attempt, batch.moment, *lease)
         }
         Step::Lapse => {
-            (batch.connection.prepare_cached(LAPSE)?.execute(params![id, attempt, states, now.0])?, None)
+            batch.connection.prepare_cached(RENEW)?.execute(params![id, now.0, now.0])?;
+            Grant::Ended(advance.id)
         }
     };
-    if changed == 0 {
-        return superseded(advance, batch);
-    }
     batch.wrote();
-    batch.grant(match &advance.step {
-        Step::Renew { lease } => Grant::held(advance.id, attempt, batch.moment, *lease),
-        _ => Grant::Ended(advance.id),
-    });
+    batch.grant(grant);
     if let Some(event) = &advance.event {
-        let seq = batch.connection.prepare_cached(SEQ)?.query_row([id], |row| row.get(0))?;
-        events::add(seq, attempt, event, batch)?;
+        events::add(found.seq, found.attempt, event, batch)?;
     }
-    Ok(RawAdvanced::Done { now, expires_at })
-}
-
-fn holds(also: Also, found: &Found) -> bool {
-    match also {
-        Also::Nothing => true,
-        Also::LeaseOver => !found.lease_alive,
-        Also::Expired => found.expired,
-    }
+    Ok(RawAdvanced::Done { now, expires_at: expires_at.map(StoreTime) })
 }
 
 /// The record was found otherwise: nothing but the evidence is written.
-fn superseded(advance: &Advance, batch: &mut Batch<'_>) -> Result<RawAdvanced, JobError> {
+fn superseded(advance: &Advance, found: &Found, batch: &mut Batch<'_>) -> Result<RawAdvanced, JobError> {
     let read = read::in_batch(advance.id, batch)?;
-    let Some(record) = &read.record else { return Ok(RawAdvanced::Missing) };
     if let Some(event) = &advance.if_superseded {
-        events::add(record.seq, advance.start.attempt, event, batch)?;
+        events::add(found.seq, advance.start.attempt, event, batch)?;
     }
     Ok(RawAdvanced::Superseded(Box::new(read)))
 }
 
-fn found(id: OperationId, batch: &Batch<'_>) -> rusqlite::Result<Option<Found>> {
-    let mut statement = batch.connection.prepare_cached(FOUND)?;
-    let found = statement.query_row([id.as_bytes()], |row| {
-        let state = state_of(row.get(1)?)?;
-        let lease = stored_lease(id, row.get(2)?, row.get(3)?, row.get(4)?);
-        let alive = |lease| batch.judge.judge(&lease, batch.moment).is_alive();
-        let expires_at: Option<i64> = row.get(5)?;
+fn found(id: OperationId, batch: &mut Batch<'_>) -> rusqlite::Result<Option<Found>> {
+    let running = batch.hot(Hot::Running)?.query_row([id.as_bytes()], |row| {
+        let attempt = row.get(1)?;
+        let (granted, until) = (StoreTime(row.get(3)?), StoreTime(row.get(4)?));
         Ok(Found {
             seq: row.get(0)?,
-            state,
-            lease_alive: state == State::Processing && lease.is_some_and(alive),
-            expired: state.is_terminal() && expires_at.is_some_and(|end| end <= batch.now_ms()),
-            scope: row.get(6)?,
-            tombstone: row.get(7)?,
+            state: State::Processing,
+            attempt,
+            lease: Some(StoredLease { id, attempt, granted, until }),
+            retention_ms: row.get(2)?,
+            expires_at: None,
+            tombstone: false,
         })
     });
-    found.optional()
-}
-
-/// The states as bits by their stored numbers.
-fn state_set(states: &[State]) -> i64 {
-    states.iter().fold(0, |set, state| set | 1 << state_number(*state))
+    if let Some(found) = running.optional()? {
+        return Ok(Some(found));
+    }
+    let ended = batch.connection.prepare_cached(ENDED)?.query_row([id.as_bytes()], |row| {
+        Ok(Found {
+            seq: row.get(0)?,
+            state: state_of(row.get(3)?)?,
+            attempt: row.get(1)?,
+            lease: None,
+            retention_ms: row.get(2)?,
+            expires_at: row.get(4)?,
+            tombstone: row.get(5)?,
+        })
+    });
+    ended.optional()
 }

@@ -1,58 +1,92 @@
 //! One transaction of the writer, with what its jobs share.
 //!
-//! A batch has one time. What it grants is noted only after its commit. The quota counters that claims move are
-//! collected and written once for each scope. A job of one writing statement is atomic by itself; a job of several
-//! runs in a savepoint, so that it fails alone.
+//! The time of a batch never runs back; it is that of the portion of jobs that is being done, so nobody is answered with
+//! a time before his asking. What a batch grants is noted only after its commit. Scopes are looked up once, and the quota
+//! counters that claims move are collected and written once for each scope. A job of which only the first writing
+//! statement can fail by itself is atomic as it is; any other runs in a savepoint, so that it fails alone.
 
 use std::collections::HashMap;
 
+use onefold_core::{FingerprintBuilder, IdentityKey, StoreTime};
 use onefold_store::{Grant, Judge, Moment};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::JobError;
+use crate::hot::{Hot, Statements};
 
 const CLOCK: &str = "SELECT at, seq FROM clock WHERE one = 1";
 const SET_CLOCK: &str = "UPDATE clock SET at = ?1, seq = ?2 WHERE one = 1";
-const LIVE: &str = "SELECT live FROM scopes WHERE scope = ?1";
-const ADD_LIVE: &str = "INSERT INTO scopes (scope, live) VALUES (?1, ?2)
-    ON CONFLICT (scope) DO UPDATE SET live = live + excluded.live";
-const LESS_LIVE: &str = "UPDATE scopes SET live = live - 1 WHERE scope = ?1";
-const NONE_LIVE: &str = "DELETE FROM scopes WHERE scope = ?1 AND live <= 0";
+const SCOPE: &str = "SELECT number, live FROM scopes WHERE digest = ?1";
+const NEW_SCOPE: &str = "INSERT INTO scopes (digest, live, scope) VALUES (?1, 0, ?2)";
+const ADD_LIVE: &str = "UPDATE scopes SET live = live + ?2 WHERE number = ?1";
+const NONE_LIVE: &str = "DELETE FROM scopes WHERE number = ?1 AND live <= 0";
 const SAVE: &str = "SAVEPOINT job";
 const KEEP: &str = "RELEASE job";
 const UNDO: &str = "ROLLBACK TO job";
 
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[CLOCK, SET_CLOCK, LIVE, ADD_LIVE, LESS_LIVE, NONE_LIVE];
+pub(crate) const SQL: &[&str] = &[CLOCK, SET_CLOCK, SCOPE, NEW_SCOPE, ADD_LIVE, NONE_LIVE];
+
+/// A scope in this transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct ScopeFound {
+    /// What records of it carry.
+    pub(crate) number: i64,
+    /// How many live records it has, those of this transaction included.
+    pub(crate) live: i64,
+    place: usize,
+}
+
+struct Live {
+    number: i64,
+    stored: i64,
+    claimed: i64,
+}
 
 /// One transaction of the writer.
 pub(crate) struct Batch<'c> {
     pub(crate) connection: &'c Connection,
     pub(crate) judge: &'c Judge,
-    /// The time of everything in this transaction.
+    identity_key: &'c IdentityKey,
+    /// The time of what is being done.
     pub(crate) moment: Moment,
     seq: i64,
     wrote: bool,
-    claimed: HashMap<Vec<u8>, i64>,
+    /// The scopes that claims have looked up.
+    scopes: HashMap<Vec<u8>, usize>,
+    live: Vec<Live>,
+    statements: Statements<'c>,
     grants: Vec<Grant>,
 }
 
 impl<'c> Batch<'c> {
     /// The first thing in a transaction: takes the time, no earlier than what any process has committed.
-    pub(crate) fn start(connection: &'c Connection, judge: &'c Judge) -> rusqlite::Result<Batch<'c>> {
+    pub(crate) fn start(
+        connection: &'c Connection,
+        judge: &'c Judge,
+        identity_key: &'c IdentityKey,
+    ) -> rusqlite::Result<Batch<'c>> {
         let (at, seq) = connection
             .prepare_cached(CLOCK)?
             .query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
-        let moment = judge.timeline().at_least(onefold_core::StoreTime(at));
+        let moment = judge.timeline().at_least(StoreTime(at));
         Ok(Batch {
             connection,
             judge,
+            identity_key,
             moment,
             seq,
             wrote: false,
-            claimed: HashMap::new(),
+            scopes: HashMap::new(),
+            live: Vec::new(),
+            statements: Statements::default(),
             grants: Vec::new(),
         })
+    }
+
+    /// A new portion of jobs is begun.
+    pub(crate) fn look_at_the_clock(&mut self) {
+        self.moment = self.judge.timeline().now();
     }
 
     /// The time in milliseconds.
@@ -76,33 +110,55 @@ impl<'c> Batch<'c> {
         self.grants.push(grant);
     }
 
-    /// How many live records the scope has, those of this transaction included.
-    pub(crate) fn live(&self, scope: &[u8]) -> rusqlite::Result<i64> {
-        let stored: Option<i64> =
-            self.connection.prepare_cached(LIVE)?.query_row([scope], |row| row.get(0)).optional()?;
-        Ok(stored.unwrap_or(0) + self.claimed.get(scope).copied().unwrap_or(0))
+    /// A statement that is at hand.
+    pub(crate) fn hot(&mut self, hot: Hot) -> rusqlite::Result<&mut CachedStatement<'c>> {
+        self.statements.get(hot, self.connection)
     }
 
-    /// A claim has made a live record.
-    pub(crate) fn one_claimed(&mut self, scope: &[u8]) {
-        match self.claimed.get_mut(scope) {
-            Some(count) => *count += 1,
+    /// The scope, which gets a number if it has none.
+    pub(crate) fn scope(&mut self, scope: &[u8]) -> rusqlite::Result<ScopeFound> {
+        let place = match self.scopes.get(scope) {
+            Some(place) => *place,
             None => {
-                self.claimed.insert(scope.to_vec(), 1);
+                let (number, stored) = self.stored_scope(scope)?;
+                self.scopes.insert(scope.to_vec(), self.live.len());
+                self.live.push(Live { number, stored, claimed: 0 });
+                self.live.len() - 1
             }
+        };
+        let Live { number, stored, claimed } = self.live[place];
+        Ok(ScopeFound { number, live: stored + claimed, place })
+    }
+
+    fn stored_scope(&self, scope: &[u8]) -> rusqlite::Result<(i64, i64)> {
+        let digest = FingerprintBuilder::new(self.identity_key).part("scope", scope).finish().digest;
+        let found = self
+            .connection
+            .prepare_cached(SCOPE)?
+            .query_row([digest], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        match found {
+            Some(found) => Ok(found),
+            None => Ok((self.connection.prepare_cached(NEW_SCOPE)?.insert(params![digest, scope])?, 0)),
         }
     }
 
-    /// A tombstone is a live record again.
-    pub(crate) fn one_more(&self, scope: &[u8]) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(ADD_LIVE)?.execute(params![scope, 1])?;
-        Ok(())
+    /// A claim has made a live record.
+    pub(crate) fn one_claimed(&mut self, scope: ScopeFound) {
+        self.live[scope.place].claimed += 1;
+    }
+
+    /// A tombstone is a live record again. Returns the number of its scope.
+    pub(crate) fn one_more(&self, scope: &[u8]) -> rusqlite::Result<i64> {
+        let (number, _) = self.stored_scope(scope)?;
+        self.connection.prepare_cached(ADD_LIVE)?.execute([number, 1])?;
+        Ok(number)
     }
 
     /// A live record has ended.
-    pub(crate) fn one_less(&self, scope: &[u8]) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(LESS_LIVE)?.execute([scope])?;
-        self.connection.prepare_cached(NONE_LIVE)?.execute([scope])?;
+    pub(crate) fn one_less(&self, number: i64) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(ADD_LIVE)?.execute([number, -1])?;
+        self.connection.prepare_cached(NONE_LIVE)?.execute([number])?;
         Ok(())
     }
 
@@ -124,8 +180,14 @@ impl<'c> Batch<'c> {
 
     /// Writes what claims have collected, before somebody changes the stored counters by hand.
     pub(crate) fn write_claimed(&mut self) -> rusqlite::Result<()> {
-        for (scope, count) in self.claimed.drain() {
-            self.connection.prepare_cached(ADD_LIVE)?.execute(params![scope, count])?;
+        self.scopes.clear();
+        for Live { number, stored, claimed } in self.live.drain(..) {
+            if claimed > 0 {
+                self.connection.prepare_cached(ADD_LIVE)?.execute([number, claimed])?;
+            } else if stored <= 0 {
+                // It was given a number for a claim that was not won.
+                self.connection.prepare_cached(NONE_LIVE)?.execute([number])?;
+            }
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Making a record.
 //!
-//! One statement that either makes it or finds one: the unique digest is the judge, so of any number of claims in any
+//! One statement either makes it or finds one: the unique digest is the judge, so of any number of claims in any
 //! number of processes one wins. The quota is read in the same transaction, and a key that exists already is never
 //! refused by it.
 
@@ -10,19 +10,23 @@ use onefold_store::{Claim, Grant};
 use rusqlite::{OptionalExtension, params};
 
 use crate::batch::Batch;
-use crate::error::JobError;
+use crate::error::{JobError, whole_batch};
+use crate::hot::Hot;
 use crate::read;
 use crate::row::{RawRead, on_stale_number, retention_ms, tombstone_ms};
 
-const CLAIM: &str = "INSERT INTO operations (seq, id, state, attempt, leased_at, lease_until, on_stale,
-        retention_ms, tombstone_ms, created_at, begun_at, fingerprint_version, fingerprint, operation, key, scope,
-        owner, correlation_id, ignored)
-    VALUES (?1, ?2, 1, 1, ?3, ?4, ?5, ?6, ?7, ?3, ?3, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
+pub(crate) const CLAIM: &str =
+    "INSERT INTO operations (seq, id, attempt, on_stale, retention_ms, tombstone_ms,
+        created_at, scope, operation, fingerprint_version, fingerprint, key, owner, correlation_id, ignored)
+    VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
     ON CONFLICT (id) DO NOTHING";
+pub(crate) const LEASE: &str =
+    "INSERT INTO leases (id, seq, attempt, granted_at, until, on_stale, retention_ms)
+    VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6)";
 const EXISTS: &str = "SELECT 1 FROM operations WHERE id = ?1";
 
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[CLAIM, EXISTS];
+pub(crate) const SQL: &[&str] = &[CLAIM, LEASE, EXISTS];
 
 /// A claim with its parts in stored form, prepared by the caller's thread.
 pub(crate) struct ClaimWork {
@@ -53,26 +57,29 @@ pub(crate) fn run(work: &ClaimWork, batch: &mut Batch<'_>) -> Result<RawClaimed,
     if claim.key_expires_at.is_some_and(|end| end <= batch.moment.time) && !exists(claim.id, batch)? {
         return Ok(RawClaimed::KeyTooOld { now: batch.moment.time });
     }
+    let scope = batch.scope(&work.scope)?;
     if let Some(max) = claim.live_keys_max
-        && batch.live(&work.scope)? >= i64::try_from(max).unwrap_or(i64::MAX)
+        && scope.live >= i64::try_from(max).unwrap_or(i64::MAX)
         && !exists(claim.id, batch)?
     {
         return Ok(RawClaimed::QuotaReached);
     }
     let now = batch.moment.time;
-    let made = batch.connection.prepare_cached(CLAIM)?.execute(params![
-        batch.next_seq(),
+    let seq = batch.next_seq();
+    let on_stale = on_stale_number(claim.promise.on_stale);
+    let retention = retention_ms(&claim.promise);
+    let made = batch.hot(Hot::Claim)?.execute(params![
+        seq,
         claim.id.as_bytes(),
-        now.0,
-        now.plus(claim.lease).0,
-        on_stale_number(claim.promise.on_stale),
-        retention_ms(&claim.promise),
+        on_stale,
+        retention,
         tombstone_ms(&claim.promise),
+        now.0,
+        scope.number,
+        claim.operation,
         claim.fingerprint.version,
         claim.fingerprint.digest,
-        claim.operation,
         claim.key.as_str(),
-        work.scope,
         claim.owner,
         claim.correlation_id,
         work.ignored,
@@ -80,8 +87,11 @@ pub(crate) fn run(work: &ClaimWork, batch: &mut Batch<'_>) -> Result<RawClaimed,
     if made == 0 {
         return Ok(RawClaimed::Exists(Box::new(read::in_batch(claim.id, batch)?)));
     }
+    let until = now.plus(claim.lease).0;
+    let lease = params![claim.id.as_bytes(), seq, now.0, until, on_stale, retention];
+    batch.hot(Hot::Lease)?.execute(lease).map_err(whole_batch)?;
     batch.wrote();
-    batch.one_claimed(&work.scope);
+    batch.one_claimed(scope);
     batch.grant(Grant::held(claim.id, 1, batch.moment, claim.lease));
     Ok(RawClaimed::Won { now })
 }

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
@@ -62,6 +63,8 @@ fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
 }
 
 fn settings(connection: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
+    // A plan does not depend on what is bound: otherwise a statement may be prepared again each time it is used.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "secure_delete", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;

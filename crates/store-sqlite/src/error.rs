@@ -117,6 +117,11 @@ impl From<rusqlite::Error> for JobError {
     }
 }
 
+/// An error after the job has begun to write: the job cannot be taken back by itself, so the transaction is lost.
+pub(crate) fn whole_batch(error: rusqlite::Error) -> JobError {
+    JobError::Batch(unavailable(&error))
+}
+
 /// What a caller is told of an error of SQLite.
 pub(crate) fn unavailable(error: &rusqlite::Error) -> StoreError {
     StoreError::Unavailable(match error.sqlite_error_code() {

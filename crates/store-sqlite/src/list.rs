@@ -9,7 +9,7 @@ use onefold_store::{Judge, Query};
 use rusqlite::{Connection, named_params};
 
 use crate::read;
-use crate::row::{RawRecord, columns, raw, state_number};
+use crate::row::{RawRecord, beside, columns, raw, state_number};
 
 /// Records on a page, at most.
 const PAGE_MAX: u32 = 1000;
@@ -17,29 +17,35 @@ const PAGE_MAX: u32 = 1000;
 const PAGE_BYTES_MAX: usize = 8 << 20;
 
 macro_rules! list {
-    ($from:literal) => {
+    ($from:literal, $where:literal) => {
         concat!(
             "SELECT ",
             columns!(),
-            " FROM operations o ",
             $from,
+            beside!(),
+            $where,
             " o.seq > :cursor
-                AND (:state IS NULL OR o.state = :state)
+                AND (:state IS NULL OR CASE WHEN l.id IS NULL THEN u.state ELSE 1 END = :state)
                 AND (:operation IS NULL OR o.operation = :operation)
                 AND (:key IS NULL OR o.key = :key)
-                AND (:resource IS NULL OR o.resource_id = :resource)
+                AND (:resource IS NULL OR u.resource_id = :resource)
                 AND (:made_by IS NULL OR o.created_at <= :made_by)
             ORDER BY o.seq"
         )
     };
 }
 
-const ALL: &str = list!("WHERE");
-const OPEN: &str =
-    list!("INDEXED BY operations_open WHERE o.state = :state AND o.lease_until IS NOT NULL AND");
+const ALL: &str = list!(" FROM operations o ", "WHERE");
+/// By the leases, which are few.
+const PROCESSING: &str = list!(" FROM leases a CROSS JOIN operations o ON o.seq = a.seq ", "WHERE");
+/// By the small index of unknown outcomes.
+const UNKNOWN: &str = list!(
+    " FROM outcomes a INDEXED BY outcomes_unknown CROSS JOIN operations o ON o.seq = a.seq ",
+    "WHERE a.state = 5 AND"
+);
 
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[ALL, OPEN];
+pub(crate) const SQL: &[&str] = &[ALL, PROCESSING, UNKNOWN];
 
 /// A page whose payloads are still to be opened.
 pub(crate) struct RawPage {
@@ -51,9 +57,13 @@ pub(crate) struct RawPage {
 /// Lists one page.
 pub(crate) fn run(query: &Query, connection: &Connection, judge: &Judge) -> rusqlite::Result<RawPage> {
     let moment = read::moment(connection, judge)?;
-    let open = matches!(query.state, Some(State::Processing | State::OutcomeUnknown));
+    let sql = match query.state {
+        Some(State::Processing) => PROCESSING,
+        Some(State::OutcomeUnknown) => UNKNOWN,
+        _ => ALL,
+    };
     let made_by = query.older_than.map(|age| moment.time.0.saturating_sub(StoreTime(0).plus(age).0));
-    let mut statement = connection.prepare_cached(if open { OPEN } else { ALL })?;
+    let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(named_params! {
         ":cursor": query.cursor.unwrap_or(0),
         ":state": query.state.map(state_number),

@@ -8,11 +8,17 @@ use onefold_store::{Judge, Moment};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::batch::Batch;
-use crate::row::{RawRead, columns, raw};
+use crate::row::{RawRead, beside, columns, raw};
 
-const READ: &str =
-    concat!("SELECT c.at, ", columns!(), " FROM clock c LEFT JOIN operations o ON o.id = ?1 WHERE c.one = 1");
-const READ_IN_BATCH: &str = concat!("SELECT ", columns!(), " FROM operations o WHERE o.id = ?1");
+const READ: &str = concat!(
+    "SELECT c.at, ",
+    columns!(),
+    " FROM clock c LEFT JOIN operations o ON o.id = ?1",
+    beside!(),
+    "WHERE c.one = 1"
+);
+const READ_IN_BATCH: &str =
+    concat!("SELECT ", columns!(), " FROM operations o", beside!(), "WHERE o.id = ?1");
 
 const CLOCK: &str = "SELECT at FROM clock WHERE one = 1";
 

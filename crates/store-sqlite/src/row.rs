@@ -5,21 +5,29 @@
 
 use onefold_core::contract::{OnStale, Retention};
 use onefold_core::{
-    Counters, Fingerprint, Kept, Key, Lease, OperationId, Record, Resource, State, StoreTime,
+    Counters, Fingerprint, Kept, Key, Lease, OperationId, Record, Resource, Scope, State, StoreTime,
 };
 use onefold_store::codec::{decode_kept, decode_scope, decode_texts};
 use onefold_store::{Judge, Moment, Promise, Read, Sealer, StoreError, StoredLease};
 use rusqlite::Row;
 use rusqlite::types::Type;
 
-/// The columns of a record, in the order in which [`raw`] takes them.
+/// The columns of a record, in the order in which [`raw`] takes them, with [`beside!`].
 macro_rules! columns {
     () => {
-        "o.seq, o.id, o.state, o.attempt, o.leased_at, o.lease_until, o.on_stale, o.created_at, o.begun_at,
-        o.completed_at, o.expires_at, o.duplicates, o.conflicts, o.replays, o.fingerprint_version, o.fingerprint,
-        o.operation, o.key, o.scope, o.owner, o.correlation_id, o.ignored, o.resource_kind, o.resource_id, o.kept"
+        "o.seq, o.id, l.granted_at, l.until, u.state, o.attempt, o.on_stale, o.created_at, u.at, u.expires_at,
+        o.duplicates, o.conflicts, o.replays, o.fingerprint_version, o.fingerprint, o.operation, o.key, s.scope,
+        o.owner, o.correlation_id, o.ignored, u.resource_kind, u.resource_id, u.kept"
     };
 }
+/// What stands beside the row of an operation.
+macro_rules! beside {
+    () => {
+        " LEFT JOIN leases l ON l.id = o.id LEFT JOIN outcomes u ON u.seq = o.seq
+        LEFT JOIN scopes s ON s.number = o.scope "
+    };
+}
+pub(crate) use beside;
 pub(crate) use columns;
 
 /// A record whose payload is still to be opened.
@@ -112,17 +120,6 @@ pub(crate) fn unknown(what: &'static str, number: i64) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, format!("{what} {number} is unknown").into())
 }
 
-/// The lease of a processing record, as the row has it.
-pub(crate) fn stored_lease(
-    id: OperationId,
-    attempt: u32,
-    granted: Option<i64>,
-    until: Option<i64>,
-) -> Option<StoredLease> {
-    let until = StoreTime(until?);
-    Some(StoredLease { id, attempt, granted: granted.map_or(until, StoreTime), until })
-}
-
 /// Takes a record from a row whose columns begin at `at`.
 pub(crate) fn raw(row: &Row<'_>, at: usize, judge: &Judge, moment: Moment) -> rusqlite::Result<RawRecord> {
     let time =
@@ -130,52 +127,59 @@ pub(crate) fn raw(row: &Row<'_>, at: usize, judge: &Judge, moment: Moment) -> ru
     let count =
         |column: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at + column)?.max(0).unsigned_abs());
     let id = OperationId::from_bytes(row.get(at + 1)?);
-    let state = state_of(row.get(at + 2)?)?;
-    let attempt = row.get(at + 3)?;
-    let lease = match stored_lease(id, attempt, row.get(at + 4)?, row.get(at + 5)?) {
-        Some(lease) if state == State::Processing => judge.judge(&lease, moment),
-        _ => Lease::None,
+    let attempt = row.get(at + 5)?;
+    let (state, lease) = match (row.get(at + 2)?, row.get(at + 3)?) {
+        (Some(granted), Some(until)) => {
+            let lease = StoredLease { id, attempt, granted: StoreTime(granted), until: StoreTime(until) };
+            (State::Processing, judge.judge(&lease, moment))
+        }
+        _ => (state_of(row.get(at + 4)?)?, Lease::None),
     };
     let on_stale = match row.get(at + 6)? {
         0 => OnStale::Unknown,
         1 => OnStale::Resume,
         other => return Err(unknown("on_stale", other)),
     };
-    let fingerprint = match (row.get(at + 14)?, row.get(at + 15)?) {
+    let created_at = StoreTime(row.get(at + 7)?);
+    let fingerprint = match (row.get(at + 13)?, row.get(at + 14)?) {
         (Some(version), Some(digest)) => Some(Fingerprint { version, digest }),
         _ => None,
     };
-    let resource = match (row.get(at + 22)?, row.get(at + 23)?) {
+    let resource = match (row.get(at + 21)?, row.get(at + 22)?) {
         (Some(kind), Some(id)) => Some(Resource { kind, id }),
         _ => None,
     };
-    let scope: Vec<u8> = row.get(at + 18)?;
-    let ignored: Option<Vec<u8>> = row.get(at + 21)?;
+    let key: Option<String> = row.get(at + 16)?;
+    let scope: Option<Vec<u8>> = row.get(at + 17)?;
+    let ignored: Option<Vec<u8>> = row.get(at + 20)?;
     let record = Record {
         id,
-        scope: decode_scope(&scope).map_err(|error| unreadable(at + 18, error))?,
-        operation: row.get(at + 16)?,
-        key: Key::new(row.get::<_, String>(at + 17)?).map_err(|error| unreadable(at + 17, error))?,
-        correlation_id: row.get(at + 20)?,
+        scope: match scope {
+            Some(form) => decode_scope(&form).map_err(|error| unreadable(at + 17, error))?,
+            None => Scope::shared(),
+        },
+        operation: row.get(at + 15)?,
+        key: key.map(Key::new).transpose().map_err(|error| unreadable(at + 16, error))?,
+        correlation_id: row.get(at + 19)?,
         fingerprint,
         ignored: match ignored {
-            Some(form) => decode_texts(&form).map_err(|error| unreadable(at + 21, error))?,
+            Some(form) => decode_texts(&form).map_err(|error| unreadable(at + 20, error))?,
             None => Vec::new(),
         },
         state,
         attempt,
-        owner: row.get(at + 19)?,
+        owner: row.get::<_, Option<String>>(at + 18)?.unwrap_or_default(),
         lease,
         on_stale,
         resource,
         kept: Kept::Nothing,
-        created_at: StoreTime(row.get(at + 7)?),
-        begun_at: time(8)?,
-        completed_at: time(9)?,
-        expires_at: time(10)?,
-        counters: Counters { duplicates: count(11)?, conflicts: count(12)?, replays: count(13)? },
+        created_at,
+        begun_at: Some(created_at),
+        completed_at: if state.is_terminal() { time(8)? } else { None },
+        expires_at: time(9)?,
+        counters: Counters { duplicates: count(10)?, conflicts: count(11)?, replays: count(12)? },
     };
-    Ok(RawRecord { seq: row.get(at)?, record, kept: row.get(at + 24)? })
+    Ok(RawRecord { seq: row.get(at)?, record, kept: row.get(at + 23)? })
 }
 
 fn unreadable(column: usize, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {

@@ -5,9 +5,9 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::migrate::{self, Migrate};
-use crate::{advance, batch, claim, counts, events, list, open, read, seal_keys, survey, sweep};
+use crate::{advance, batch, claim, counts, events, list, open, outcome, read, seal_keys, survey, sweep};
 
-const STATEMENTS: [&[&str]; 11] = [
+const STATEMENTS: [&[&str]; 12] = [
     advance::SQL,
     batch::SQL,
     claim::SQL,
@@ -15,6 +15,7 @@ const STATEMENTS: [&[&str]; 11] = [
     events::SQL,
     list::SQL,
     open::SQL,
+    outcome::SQL,
     read::SQL,
     seal_keys::SQL,
     survey::SQL,
@@ -49,22 +50,22 @@ fn every_statement_prepares_on_the_latest_schema() {
 }
 
 #[test]
-fn no_statement_walks_over_the_operations_but_lists_and_the_retiring_of_a_key() {
+fn no_statement_walks_over_operations_or_outcomes_but_lists_and_the_retiring_of_a_key() {
     let connection = latest();
     for sql in STATEMENTS.concat() {
         let plan = plan(&connection, sql);
-        let walks = plan.contains("SCAN operations") || plan.contains("SCAN o\n");
+        let walks =
+            plan.lines().any(|line| ["SCAN operations", "SCAN o", "SCAN outcomes", "SCAN u"].contains(&line));
         assert_eq!(walks, sql.contains("substr(kept"), "{sql}\n{plan}");
     }
 }
 
 #[test]
-fn open_and_due_records_are_found_by_their_small_indexes() {
+fn unknown_and_due_records_are_found_by_their_small_indexes() {
     let connection = latest();
     let by =
         |sqls: &[&str], index: &str| sqls.iter().filter(|sql| plan(&connection, sql).contains(index)).count();
-    assert_eq!(by(sweep::SQL, "INDEX operations_open"), 1);
-    assert_eq!(by(sweep::SQL, "INDEX operations_due"), 1);
-    assert_eq!(by(survey::SQL, "INDEX operations_open"), 2);
-    assert_eq!(by(list::SQL, "INDEX operations_open"), 1);
+    assert_eq!(by(sweep::SQL, "INDEX outcomes_due"), 1);
+    assert_eq!(by(survey::SQL, "INDEX outcomes_unknown"), 1);
+    assert_eq!(by(list::SQL, "INDEX outcomes_unknown"), 1);
 }

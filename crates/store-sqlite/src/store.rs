@@ -60,6 +60,7 @@ impl SqliteStore {
             path: opened.path.clone(),
             record_bytes_max: options.record_bytes_max,
             judge: judge.clone(),
+            identity_key: opened.identity_key.clone(),
             counts: counts.clone(),
             log,
             gate: gate.clone(),

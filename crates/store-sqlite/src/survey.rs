@@ -1,4 +1,4 @@
-//! What stands in the store, for gauges: two ranges of the small index of open records.
+//! What stands in the store, for gauges: the leases, and the small index of unknown outcomes.
 
 use onefold_core::StoreTime;
 use onefold_store::{Judge, Survey};
@@ -6,9 +6,8 @@ use rusqlite::Connection;
 
 use crate::read;
 
-const UNKNOWN: &str =
-    "SELECT count(*), min(lease_until) FROM operations WHERE state = 5 AND lease_until IS NOT NULL";
-const PROCESSING: &str = "SELECT count(*) FROM operations WHERE state = 1 AND lease_until IS NOT NULL";
+const UNKNOWN: &str = "SELECT count(*), min(at) FROM outcomes WHERE state = 5";
+const PROCESSING: &str = "SELECT count(*) FROM leases";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[UNKNOWN, PROCESSING];

@@ -4,39 +4,39 @@
 //! and it makes lost outcomes visible. It works in small steps, each a job among others, so that it never holds up
 //! the foreground; a crash between steps leaves work for the next sweep and nothing half done.
 
-use onefold_core::{EventKind, OperationId};
-use onefold_store::{Grant, NewEvent, Swept};
-use rusqlite::params;
+use onefold_core::{EventKind, OperationId, State, StoreTime};
+use onefold_store::{Grant, NewEvent, StoredLease, Swept};
 
 use crate::batch::Batch;
 use crate::error::JobError;
 use crate::events;
-use crate::row::stored_lease;
+use crate::outcome::{self, Outcome};
 
 /// Records of each kind in one step: 100 take about 2 ms, 10 000 would hold up everybody for 200 ms.
 pub(crate) const STEP_RECORDS_MAX: u32 = 100;
 /// Payload bytes that are overwritten in one step.
 const STEP_BYTES_MAX: i64 = 4 << 20;
 
-const OVER: &str = "SELECT seq, id, attempt, leased_at, lease_until FROM operations
-    WHERE state = 1 AND lease_until <= ?1 AND on_stale = 0 ORDER BY lease_until";
-const LOST: &str = "UPDATE operations SET state = 5, leased_at = NULL, lease_until = ?3
-    WHERE seq = ?1 AND attempt = ?2 AND state = 1";
-const DUE: &str =
-    "SELECT seq, scope, fingerprint IS NULL, expires_at + tombstone_ms, coalesce(length(kept), 0)
-    FROM operations WHERE due_at <= ?1 ORDER BY due_at LIMIT ?2";
-const BURY: &str = "UPDATE operations SET fingerprint_version = NULL, fingerprint = NULL, correlation_id = NULL,
-        ignored = NULL, resource_kind = NULL, resource_id = NULL, kept = NULL, due_at = expires_at + tombstone_ms
-    WHERE seq = ?1 AND due_at <= ?2";
-const DELETE: &str = "DELETE FROM operations WHERE seq = ?1 AND due_at <= ?2";
+const OVER: &str = "SELECT seq, id, attempt, granted_at, until FROM leases
+    WHERE until <= ?1 AND on_stale = 0 ORDER BY until";
+const DUE: &str = "SELECT u.seq, o.scope, u.expires_at + o.tombstone_ms, coalesce(length(u.kept), 0)
+    FROM outcomes u CROSS JOIN operations o ON o.seq = u.seq WHERE u.due_at <= ?1 ORDER BY u.due_at LIMIT ?2";
+/// The digest, the operation's name, the times, the counters and what was promised stay.
+const BURY: &str =
+    "UPDATE operations SET scope = NULL, fingerprint_version = NULL, fingerprint = NULL, key = NULL,
+        owner = NULL, correlation_id = NULL, ignored = NULL WHERE seq = ?1";
+const BURY_OUTCOME: &str =
+    "UPDATE outcomes SET resource_kind = NULL, resource_id = NULL, kept = NULL, due_at = ?2
+    WHERE seq = ?1";
+const DELETE: &str = "DELETE FROM operations WHERE seq = ?1";
 
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[OVER, LOST, DUE, BURY, DELETE];
+pub(crate) const SQL: &[&str] = &[OVER, DUE, BURY, BURY_OUTCOME, DELETE];
 
 struct Due {
     seq: i64,
-    scope: Vec<u8>,
-    tombstone: bool,
+    /// `None`: a tombstone.
+    scope: Option<i64>,
     tombstone_until: i64,
     bytes: i64,
 }
@@ -67,7 +67,7 @@ fn lose_outcomes(limit: u32, batch: &mut Batch<'_>) -> Result<u64, JobError> {
     };
     let lost = over(limit, batch)?;
     for (seq, id, attempt) in &lost {
-        batch.connection.prepare_cached(LOST)?.execute(params![seq, attempt, batch.now_ms()])?;
+        outcome::put(*id, *seq, State::Processing, State::OutcomeUnknown, &Outcome::default(), batch)?;
         events::add(*seq, *attempt, &event, batch)?;
         batch.grant(Grant::Ended(*id));
     }
@@ -84,8 +84,9 @@ fn over(limit: u32, batch: &Batch<'_>) -> rusqlite::Result<Vec<(i64, OperationId
         && let Some(row) = rows.next()?
     {
         let (seq, id, attempt) = (row.get(0)?, OperationId::from_bytes(row.get(1)?), row.get(2)?);
-        let lease = stored_lease(id, attempt, row.get(3)?, row.get(4)?);
-        if !lease.is_some_and(|lease| batch.judge.judge(&lease, batch.moment).is_alive()) {
+        let (granted, until) = (StoreTime(row.get(3)?), StoreTime(row.get(4)?));
+        let lease = StoredLease { id, attempt, granted, until };
+        if !batch.judge.judge(&lease, batch.moment).is_alive() {
             over.push((seq, id, attempt));
         }
     }
@@ -101,15 +102,17 @@ fn bury_and_delete(limit: u32, batch: &mut Batch<'_>) -> Result<Swept, JobError>
             break;
         }
         bytes += due.bytes;
-        if !due.tombstone {
-            batch.one_less(&due.scope)?;
+        if let Some(scope) = due.scope {
+            batch.one_less(scope)?;
         }
-        if due.tombstone || due.tombstone_until <= now {
-            batch.connection.prepare_cached(DELETE)?.execute([due.seq, now])?;
+        if due.scope.is_none() || due.tombstone_until <= now {
+            batch.connection.prepare_cached(DELETE)?.execute([due.seq])?;
+            outcome::forget(due.seq, batch)?;
             events::delete(due.seq, batch)?;
             swept.deleted += 1;
         } else {
-            batch.connection.prepare_cached(BURY)?.execute([due.seq, now])?;
+            batch.connection.prepare_cached(BURY)?.execute([due.seq])?;
+            batch.connection.prepare_cached(BURY_OUTCOME)?.execute([due.seq, due.tombstone_until])?;
             swept.tombstones += 1;
         }
     }
@@ -119,13 +122,7 @@ fn bury_and_delete(limit: u32, batch: &mut Batch<'_>) -> Result<Swept, JobError>
 fn due(limit: u32, batch: &Batch<'_>) -> rusqlite::Result<Vec<Due>> {
     let mut statement = batch.connection.prepare_cached(DUE)?;
     let due = statement.query_map([batch.now_ms(), i64::from(limit)], |row| {
-        Ok(Due {
-            seq: row.get(0)?,
-            scope: row.get(1)?,
-            tombstone: row.get(2)?,
-            tombstone_until: row.get(3)?,
-            bytes: row.get(4)?,
-        })
+        Ok(Due { seq: row.get(0)?, scope: row.get(1)?, tombstone_until: row.get(2)?, bytes: row.get(3)? })
     })?;
     due.collect()
 }

@@ -5,11 +5,13 @@
 //! the store is unavailable, nothing of it is in the file, and the next batch begins with a new connection: no
 //! restart is needed. A batch in which nothing is written syncs nothing.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvError};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use onefold_core::IdentityKey;
 use onefold_store::{Judge, StoreError};
 use parking_lot::Mutex;
 use rusqlite::Connection;
@@ -27,8 +29,7 @@ const BATCH_JOBS_MAX: usize = 512;
 /// Bytes in one transaction, beyond which no further job is taken in.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// How long the writer waits for those who come back, where there are others than one: a fraction of a sync. (With 64
-/// callers it makes batches of 63 of what would be two halves of 32, and a third more operations a second.)
+/// How long the writer waits for those who are still to come back: a fraction of a sync.
 const GATHER: Duration = Duration::from_micros(30);
 
 const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -40,6 +41,8 @@ pub(crate) struct Writer {
     pub(crate) path: PathBuf,
     pub(crate) record_bytes_max: i32,
     pub(crate) judge: Arc<Judge>,
+    /// Digests scopes.
+    pub(crate) identity_key: IdentityKey,
     pub(crate) counts: Arc<Counts>,
     pub(crate) log: Log,
     /// Held while a transaction is open, so that the checkpointer can ask for a pause.
@@ -52,19 +55,19 @@ impl Writer {
     /// Works until every sender is gone.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
         let mut last = 0;
-        while let Ok(batch) = gather(jobs, last) {
-            last = batch.len();
-            self.perform(batch, jobs);
+        while let Ok(first) = jobs.recv() {
+            let mut waiting = Waiting::new(first, jobs, last);
+            self.perform(&mut waiting);
+            last = waiting.taken;
             self.log.grown();
         }
     }
 
-    fn perform(&mut self, batch: Vec<Job>, jobs: &Receiver<Job>) {
+    fn perform(&mut self, waiting: &mut Waiting<'_>) {
         let gate = self.gate.clone();
         let pause = gate.lock();
-        let mut answers = Vec::with_capacity(batch.len());
-        let (mut waiting, mut undone) = (batch.into_iter(), Vec::new());
-        let outcome = self.transaction(&mut waiting, &mut answers, &mut undone);
+        let (mut answers, mut undone) = (Vec::new(), Vec::new());
+        let outcome = self.transaction(waiting, &mut answers, &mut undone);
         drop(pause);
         let lost = outcome.as_ref().err();
         if let Some(error) = lost {
@@ -74,7 +77,7 @@ impl Writer {
             self.connection = None;
             // Whoever waits behind a lost batch would wait as long again. They are taken before anybody is answered:
             // what is asked after an answer is a new try.
-            undone.extend(waiting.chain(jobs.try_iter()));
+            undone.extend(waiting.rest());
             undone.into_iter().for_each(|job| job.refuse(error));
         }
         self.counts.answered(answers.len());
@@ -83,7 +86,7 @@ impl Writer {
 
     fn transaction(
         &mut self,
-        waiting: &mut impl Iterator<Item = Job>,
+        waiting: &mut Waiting<'_>,
         answers: &mut Vec<Answer>,
         undone: &mut Vec<Job>,
     ) -> Result<(), StoreError> {
@@ -95,17 +98,21 @@ impl Writer {
         }
         let Some(connection) = &self.connection else { unreachable!("it was just opened") };
         run(connection, BEGIN).map_err(lost)?;
-        let mut batch = Batch::start(connection, &self.judge).map_err(lost)?;
-        for job in waiting {
-            match job.run(&mut batch) {
-                Ok(answer) => answers.push(answer),
-                Err((job, error)) => {
-                    undone.push(job);
-                    return Err(error);
+        let mut batch = Batch::start(connection, &self.judge, &self.identity_key).map_err(lost)?;
+        while waiting.take_in() {
+            // Whoever asks now has perhaps seen a later time than the batch began at.
+            batch.look_at_the_clock();
+            for job in waiting.by_ref() {
+                match job.run(&mut batch) {
+                    Ok(answer) => answers.push(answer),
+                    Err((job, error)) => {
+                        undone.push(job);
+                        return Err(error);
+                    }
                 }
-            }
-            if connection.is_autocommit() {
-                return Err(StoreError::Unavailable("SQLite has rolled the transaction back".into()));
+                if connection.is_autocommit() {
+                    return Err(StoreError::Unavailable("SQLite has rolled the transaction back".into()));
+                }
             }
         }
         let writes = batch.finish().map_err(lost)?;
@@ -123,24 +130,58 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-/// Takes the jobs that wait, and those that are about to come: under load everybody whom the last batch answered
-/// comes back at once, and a sync that they share is one sync less. A single caller is never held up by this.
-fn gather(jobs: &Receiver<Job>, last: usize) -> Result<Vec<Job>, RecvError> {
-    let (first, others) = match jobs.try_recv() {
-        Ok(job) => (job, true),
-        Err(_) => (jobs.recv()?, last > 1),
-    };
-    let mut bytes = first.bytes();
-    let mut batch = vec![first];
-    if others {
-        std::thread::sleep(GATHER);
+/// The jobs of one batch, taken in portions: those that wait, then those that came while these were done. So under
+/// load everybody whom the last batch answered is in the next one, and shares its sync; a single caller is never held
+/// up by this.
+struct Waiting<'j> {
+    jobs: &'j Receiver<Job>,
+    portion: VecDeque<Job>,
+    /// How many were in the batch before.
+    expected: usize,
+    taken: usize,
+    bytes: usize,
+}
+
+impl<'j> Waiting<'j> {
+    fn new(first: Job, jobs: &'j Receiver<Job>, expected: usize) -> Waiting<'j> {
+        let bytes = first.bytes();
+        Waiting { jobs, portion: VecDeque::from([first]), expected, taken: 1, bytes }
     }
-    while batch.len() < BATCH_JOBS_MAX
-        && bytes < BATCH_BYTES_MAX
-        && let Ok(job) = jobs.try_recv()
-    {
-        bytes += job.bytes();
-        batch.push(job);
+
+    /// Takes in the next portion, if the one before is done. False when the batch is complete.
+    fn take_in(&mut self) -> bool {
+        self.take_what_waits();
+        if self.portion.is_empty() && self.taken < self.expected {
+            // Those who are missing may be on their way; they are waited for once.
+            self.expected = 0;
+            std::thread::sleep(GATHER);
+            self.take_what_waits();
+        }
+        !self.portion.is_empty()
     }
-    Ok(batch)
+
+    fn take_what_waits(&mut self) {
+        while self.taken < BATCH_JOBS_MAX
+            && self.bytes < BATCH_BYTES_MAX
+            && let Ok(job) = self.jobs.try_recv()
+        {
+            self.taken += 1;
+            self.bytes += job.bytes();
+            self.portion.push_back(job);
+        }
+    }
+
+    /// Everybody who waits, in this batch or behind it.
+    fn rest(&mut self) -> impl Iterator<Item = Job> {
+        self.portion.drain(..).chain(self.jobs.try_iter())
+    }
+}
+
+impl Iterator for Waiting<'_> {
+    type Item = Job;
+
+    /// The next job of the portion.
+    fn next(&mut self) -> Option<Job> {
+        self.portion.pop_front()
+    }
 }

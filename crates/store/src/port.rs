@@ -41,7 +41,7 @@ pub struct Promise {
     pub on_stale: OnStale,
     /// How long the record answers after completion.
     pub retention: Retention,
-    /// How long a tombstone (digest, state, times) is kept after that; zero deletes at once.
+    /// How long a tombstone (digest, operation, state, times) is kept after that; zero deletes at once.
     pub tombstone: Duration,
 }
 
@@ -121,6 +121,10 @@ pub enum Step {
     /// To `processing`, attempt + 1, with a new fingerprint. From an expired record everything else starts anew
     /// (created, counters, events); the attempt number goes on, so that it stays a fence.
     Begin {
+        /// Whose key it is: a tombstone no longer knows.
+        scope: Scope,
+        /// The caller's key, likewise.
+        key: Key,
         /// The process that begins the attempt.
         owner: String,
         /// How long it holds the operation.

@@ -20,7 +20,7 @@ fn record(state: State, lease: Lease, attempt: u32, expires_at: Option<StoreTime
         id: OperationId::from_bytes([1; 32]),
         scope: Scope::shared(),
         operation: "op".into(),
-        key: Key::new("k").unwrap(),
+        key: Some(Key::new("k").unwrap()),
         correlation_id: None,
         fingerprint: Some(print("a")),
         ignored: vec![],

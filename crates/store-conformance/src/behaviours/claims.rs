@@ -66,7 +66,7 @@ pub async fn claim_keeps_everything_it_was_given(f: Fixture) {
         id: claim.id,
         scope: claim.scope.clone(),
         operation: claim.operation.clone(),
-        key: claim.key.clone(),
+        key: Some(claim.key.clone()),
         correlation_id: claim.correlation_id.clone(),
         fingerprint: Some(claim.fingerprint),
         ignored: claim.ignored.clone(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onefold_core::contract::Retention;
-use onefold_core::{Counters, EventKind, Kept, Lease, State};
+use onefold_core::{Counters, EventKind, Kept, Key, Lease, State};
 use onefold_store::{Advance, Advanced, Also, Claimed, Promise, Start, Step};
 
 use crate::fixture::{
@@ -57,11 +57,10 @@ pub async fn record_for_good_never_expires(f: Fixture) {
 /// Each attempt brings its contract's promise.
 pub async fn retention_is_that_of_the_latest_attempt(f: Fixture) {
     let id = f.settled("k", State::Failed).await;
-    let Step::Begin { owner, lease, fingerprint, ignored, promise } = begin() else {
-        unreachable!("it begins")
-    };
-    let promise = Promise { retention: Retention::Forever, ..promise };
-    f.done(id, &[State::Failed], 1, Step::Begin { owner, lease, fingerprint, ignored, promise }).await;
+    let mut step = begin();
+    let Step::Begin { promise, .. } = &mut step else { unreachable!("it begins") };
+    promise.retention = Retention::Forever;
+    f.done(id, &[State::Failed], 1, step).await;
     f.done(id, RUNNING, 2, settle(State::Succeeded)).await;
     assert_eq!(f.record(id).await.expires_at, None);
 }
@@ -115,14 +114,15 @@ pub async fn expired_record_begins_anew_and_its_attempt_goes_on(f: Fixture) {
     assert!(matches!(late, Advanced::Superseded(_)), "{late:?}");
 }
 
-/// A tombstone begins anew under the identity it kept.
+/// A tombstone begins anew under its identity, and knows again whose key it is.
 pub async fn tombstone_begins_anew(f: Fixture) {
     let id = f.settled("k", State::Succeeded).await;
     f.pass(RETENTION);
     assert_eq!(f.store.sweep(1000).await.expect("the store works").tombstones, 1);
     assert!(matches!(f.ask_also(id, EXPIRED, begin()).await, Advanced::Done { .. }));
     let record = f.record(id).await;
-    assert_eq!((record.key.as_str(), record.lease, record.attempt), ("k", Lease::Alive(LEASE), 2));
+    assert_eq!((record.key.as_ref().map(Key::as_str), record.attempt), (Some("k"), 2));
+    assert_eq!((record.scope, record.lease), (f.claim("k").scope, Lease::Alive(LEASE)));
     f.pass(RETENTION + TOMBSTONE);
     assert_eq!(f.store.sweep(1000).await.expect("the store works"), Default::default(), "it runs");
     assert_eq!(f.record(id).await.state, State::Processing);

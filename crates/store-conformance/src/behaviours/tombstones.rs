@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onefold_core::{EventKind, Kept, Resource, State};
+use onefold_core::{EventKind, Kept, Resource, Scope, State};
 use onefold_store::{Advance, Also, Promise, Start, Step, Swept};
 
 use crate::fixture::{Fixture, PROMISE, RETENTION, RUNNING, TOMBSTONE, answer, event};
@@ -25,7 +25,8 @@ async fn sweep(f: &Fixture, limit: u32) -> Swept {
     f.store.sweep(limit).await.expect("the store works")
 }
 
-/// Identity, state and times stay; everything of the request and of the result goes.
+/// The digest, the operation's name, state and times stay; everything of the caller, of the request and of the
+/// result goes.
 pub async fn sweep_leaves_a_tombstone_without_payload(f: Fixture) {
     let id = settle_with_history(&f, "k").await;
     let before = f.record(id).await;
@@ -38,7 +39,8 @@ pub async fn sweep_leaves_a_tombstone_without_payload(f: Fixture) {
     assert_eq!((after.state, after.attempt), (before.state, before.attempt));
     assert_eq!((after.created_at, after.completed_at), (before.created_at, before.completed_at));
     assert_eq!(after.expires_at, before.expires_at, "what is expired stays expired");
-    assert_eq!((after.operation, after.key, after.scope), (before.operation, before.key, before.scope));
+    assert_eq!((after.id, after.operation), (before.id, before.operation));
+    assert_eq!((after.key, after.scope, after.owner), (None, Scope::shared(), String::new()));
     assert_eq!(sweep(&f, 1000).await, Swept::default(), "once");
 }
 

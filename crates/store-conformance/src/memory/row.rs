@@ -1,7 +1,7 @@
 //! One record of the memory store, and what transitions do to it.
 
 use onefold_core::contract::{OnStale, Retention};
-use onefold_core::{Counters, Event, Kept, Lease, Record, State, StoreTime};
+use onefold_core::{Counters, Event, Kept, Lease, Record, Scope, State, StoreTime};
 use onefold_store::{Advance, Also, Claim, Judge, Moment, Promise, Query, Step, StoredLease};
 
 /// A record with what is not shown of it.
@@ -22,7 +22,7 @@ impl Row {
             id: claim.id,
             scope: claim.scope,
             operation: claim.operation,
-            key: claim.key,
+            key: Some(claim.key),
             correlation_id: claim.correlation_id,
             fingerprint: Some(claim.fingerprint),
             ignored: claim.ignored,
@@ -80,14 +80,14 @@ impl Row {
             && query.state.is_none_or(|state| state == record.state)
             && query.operation.as_ref().is_none_or(|operation| *operation == record.operation)
             && query.scope.as_ref().is_none_or(|scope| *scope == record.scope.to_string())
-            && query.key.as_ref().is_none_or(|key| key == record.key.as_str())
+            && query.key.as_ref().is_none_or(|key| record.key.as_ref().is_some_and(|own| own.as_str() == key))
             && query.resource.as_ref().is_none_or(|id| record.resource.as_ref().is_some_and(|r| r.id == *id))
             && query.older_than.is_none_or(|age| record.created_at.plus(age) <= now)
     }
 
     pub(super) fn step(&mut self, step: Step, now: StoreTime) {
         match step {
-            Step::Begin { owner, lease, fingerprint, ignored, promise } => {
+            Step::Begin { scope, key, owner, lease, fingerprint, ignored, promise } => {
                 let record = &mut self.record;
                 if record.is_expired(now) {
                     record.created_at = now;
@@ -96,6 +96,7 @@ impl Row {
                     record.counters = Counters::default();
                     self.events.clear();
                 }
+                (record.scope, record.key) = (scope, Some(key));
                 record.state = State::Processing;
                 record.attempt += 1;
                 record.owner = owner;
@@ -131,6 +132,7 @@ impl Row {
         record.fingerprint = None;
         record.ignored = Vec::new();
         record.correlation_id = None;
+        (record.scope, record.key, record.owner) = (Scope::shared(), None, String::new());
         (record.kept, record.resource) = (Kept::Nothing, None);
     }
 

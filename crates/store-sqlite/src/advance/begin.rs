@@ -1,66 +1,76 @@
 //! The next attempt of a record that exists: attempt + 1, under a new lease and a new fingerprint.
 //!
-//! From an expired record everything else starts anew, and a tombstone counts as live again. The attempt goes on, so
-//! that it stays a fence.
+//! From an expired record everything else starts anew. A tombstone has forgotten its scope and key: it is given them
+//! again, and counts as live again. The attempt goes on, so that it stays a fence.
 
 use onefold_core::State;
 use onefold_store::{Grant, Step};
 use rusqlite::params;
 
-use super::{AdvanceWork, Found, RawAdvanced, state_set, superseded};
+use super::{AdvanceWork, Found};
 use crate::batch::Batch;
 use crate::error::JobError;
-use crate::events;
 use crate::row::{on_stale_number, retention_ms, tombstone_ms};
+use crate::{events, outcome};
 
-pub(super) const AGAIN: &str = "UPDATE operations SET state = 1, attempt = attempt + 1, leased_at = ?4,
-        lease_until = ?5, on_stale = ?6, retention_ms = ?11, tombstone_ms = ?12, begun_at = coalesce(begun_at, ?4), completed_at = NULL, expires_at = NULL,
-        due_at = NULL, fingerprint_version = ?7, fingerprint = ?8, owner = ?9,
-        ignored = ?10, resource_kind = NULL, resource_id = NULL, kept = NULL
-    WHERE id = ?1 AND attempt = ?2 AND (?3 >> state) & 1";
-pub(super) const ANEW: &str = "UPDATE operations SET state = 1, attempt = attempt + 1, leased_at = ?4,
-        lease_until = ?5, on_stale = ?6, retention_ms = ?11, tombstone_ms = ?12, created_at = ?4, begun_at = ?4, completed_at = NULL, expires_at = NULL,
-        due_at = NULL, duplicates = 0, conflicts = 0, replays = 0,
-        fingerprint_version = ?7, fingerprint = ?8, owner = ?9, correlation_id = NULL,
-        ignored = ?10, resource_kind = NULL, resource_id = NULL, kept = NULL
-    WHERE id = ?1 AND attempt = ?2 AND (?3 >> state) & 1";
+pub(super) const AGAIN: &str =
+    "UPDATE operations SET attempt = attempt + 1, on_stale = ?2, retention_ms = ?3,
+        tombstone_ms = ?4, fingerprint_version = ?5, fingerprint = ?6, owner = ?7, ignored = ?8
+    WHERE seq = ?1";
+pub(super) const ANEW: &str = "UPDATE operations SET attempt = attempt + 1, on_stale = ?2, retention_ms = ?3,
+        tombstone_ms = ?4, fingerprint_version = ?5, fingerprint = ?6, owner = ?7, ignored = ?8,
+        created_at = ?9, scope = coalesce(?10, scope), key = ?11, duplicates = 0, conflicts = 0, replays = 0,
+        correlation_id = NULL
+    WHERE seq = ?1";
+pub(super) const LEASE: &str =
+    "INSERT OR REPLACE INTO leases (id, seq, attempt, granted_at, until, on_stale, retention_ms)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
-/// Begins the attempt after the one that `work` starts from.
-pub(super) fn run(work: &AdvanceWork, found: &Found, batch: &mut Batch<'_>) -> Result<RawAdvanced, JobError> {
+/// Begins the attempt after the one that was found. In a savepoint.
+pub(super) fn run(work: &AdvanceWork, found: &Found, batch: &mut Batch<'_>) -> Result<Grant, JobError> {
     let advance = &work.advance;
-    let Step::Begin { owner, lease, fingerprint, promise, .. } = &advance.step else {
+    let Step::Begin { key, owner, lease, fingerprint, promise, .. } = &advance.step else {
         unreachable!("only `Begin` comes here")
     };
     let now = batch.moment.time;
-    debug_assert!(!found.expired || found.state != State::Processing, "only terminal records expire");
-    let sql = if found.expired { ANEW } else { AGAIN };
-    let changed = batch.connection.prepare_cached(sql)?.execute(params![
+    let anew = found.expired(batch);
+    debug_assert!(!anew || found.state != State::Processing, "only terminal records expire");
+    let on_stale = on_stale_number(promise.on_stale);
+    let (retention, tombstone) = (retention_ms(promise), tombstone_ms(promise));
+    let (version, digest) = (fingerprint.version, fingerprint.digest);
+    if anew {
+        let scope = match &work.scope {
+            Some(scope) if found.tombstone => Some(batch.one_more(scope)?),
+            _ => None,
+        };
+        batch.connection.prepare_cached(ANEW)?.execute(params![
+            found.seq,
+            on_stale,
+            retention,
+            tombstone,
+            version,
+            digest,
+            owner,
+            work.form,
+            now.0,
+            scope,
+            key.as_str(),
+        ])?;
+        events::delete(found.seq, batch)?;
+    } else {
+        batch.connection.prepare_cached(AGAIN)?.execute(params![
+            found.seq, on_stale, retention, tombstone, version, digest, owner, work.form,
+        ])?;
+    }
+    outcome::forget(found.seq, batch)?;
+    batch.connection.prepare_cached(LEASE)?.execute(params![
         advance.id.as_bytes(),
-        advance.start.attempt,
-        state_set(advance.start.states),
+        found.seq,
+        found.attempt + 1,
         now.0,
         now.plus(*lease).0,
-        on_stale_number(promise.on_stale),
-        fingerprint.version,
-        fingerprint.digest,
-        owner,
-        work.form,
-        retention_ms(promise),
-        tombstone_ms(promise),
+        on_stale,
+        retention,
     ])?;
-    if changed == 0 {
-        return superseded(advance, batch);
-    }
-    batch.wrote();
-    if found.expired {
-        events::delete(found.seq, batch)?;
-    }
-    if found.tombstone {
-        batch.one_more(&found.scope)?;
-    }
-    batch.grant(Grant::held(advance.id, advance.start.attempt + 1, batch.moment, *lease));
-    if let Some(event) = &advance.event {
-        events::add(found.seq, advance.start.attempt, event, batch)?;
-    }
-    Ok(RawAdvanced::Done { now, expires_at: None })
+    Ok(Grant::held(advance.id, found.attempt + 1, batch.moment, *lease))
 }
