@@ -53,7 +53,8 @@ impl Gateway {
         })?;
         let found =
             seen.as_ref().and_then(|(record, now)| Some((record, *now, self.contract_of(record, headers)?)));
-        let own = found.filter(|(record, _, contract)| {
+        // A tombstone does not know any more whose it was.
+        let own = found.filter(|(record, _, _)| record.key.is_some()).filter(|(record, _, contract)| {
             self.own_scope(contract, headers, caller, Some(record)).is_ok_and(|own| own == record.scope)
         });
         let Some((record, now, contract)) = own else {

@@ -25,7 +25,7 @@ const STATEMENTS: usize = 64;
 
 /// The connection of the writer.
 pub(crate) fn writer(path: &Path, record_bytes_max: i32) -> rusqlite::Result<Connection> {
-    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     settings(&connection, WRITER_CACHE_KIB)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, record_bytes_max)?;
     Ok(connection)

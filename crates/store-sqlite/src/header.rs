@@ -27,14 +27,14 @@ pub(crate) enum Found {
 
 /// Looks at the file without changing it.
 pub(crate) fn inspect(path: &Path) -> Result<Found, OpenError> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        // Opening a pipe would wait for somebody to write into it.
+        Ok(_) => return Err(OpenError::NotADatabase(path.to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) => return Err(OpenError::io(path, &error)),
-    };
-    if file.metadata().map_err(|error| OpenError::io(path, &error))?.is_dir() {
-        return Err(OpenError::NotADatabase(path.to_owned()));
     }
+    let mut file = File::open(path).map_err(|error| OpenError::io(path, &error))?;
     let mut header = Vec::new();
     file.by_ref().take(HEADER).read_to_end(&mut header).map_err(|error| OpenError::io(path, &error))?;
     if header.is_empty() {

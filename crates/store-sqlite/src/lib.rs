@@ -20,6 +20,7 @@ mod connection;
 mod counts;
 mod error;
 mod events;
+mod file;
 mod header;
 mod hot;
 mod job;

@@ -12,6 +12,7 @@ use onefold_store::{Clock, Judge, Sealer, SystemClock, Timeline};
 use rusqlite::Connection;
 
 use crate::OpenError;
+use crate::file::{self, FileId};
 use crate::header::{self, Found};
 use crate::migrate::{self, Migrate};
 use crate::{connection, seal_keys};
@@ -63,6 +64,7 @@ impl fmt::Debug for Options {
 /// A file that was opened and made ready.
 pub(crate) struct Opened {
     pub(crate) path: PathBuf,
+    pub(crate) file: FileId,
     pub(crate) connection: Connection,
     pub(crate) sealer: Sealer,
     pub(crate) identity_key: IdentityKey,
@@ -78,12 +80,13 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> 
     let migrate = if options.migrate { Migrate::Yes } else { Migrate::No };
     match header::inspect(path)? {
         Found::Nothing if migrate == Migrate::No => return Err(migrate::needs_migration(0)),
-        Found::Nothing => {}
+        Found::Nothing => file::make(path).map_err(|error| OpenError::io(path, &error))?,
         Found::Ours { schema } => {
             migrate::check_known(schema)?;
             check_writable(path)?;
         }
     }
+    let file = FileId::at(path).map_err(|error| OpenError::io(path, &error))?;
     let mut connection = connection::writer(path, options.record_bytes_max).map_err(sqlite)?;
     if connection.is_readonly("main").map_err(sqlite)? {
         return Err(OpenError::ReadOnly(path.to_owned()));
@@ -94,7 +97,7 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> 
     let identity_key = seal_keys::unlock(&mut connection, path, &sealer)?;
     let floor = connection.query_row(FLOOR, [], |row| row.get(0)).map_err(sqlite)?;
     let judge = Judge::new(Timeline::new(options.clock.clone(), StoreTime(floor)));
-    Ok(Opened { path: path.to_owned(), connection, sealer, identity_key, judge })
+    Ok(Opened { path: path.to_owned(), file, connection, sealer, identity_key, judge })
 }
 
 fn check_directory(path: &Path) -> Result<(), OpenError> {

@@ -3,11 +3,12 @@
 //! Payloads are encoded, sealed and opened on the caller's side. A call whose future is dropped may or may not have
 //! its effect. When the store is dropped, what waits is still done, then the threads end and the file is closed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, IdentityKey, OperationId};
@@ -21,6 +22,7 @@ use tokio::sync::oneshot;
 use crate::advance::{AdvanceWork, RawAdvanced};
 use crate::checkpoint::{Checkpointer, Log};
 use crate::claim::{ClaimWork, RawClaimed};
+use crate::file::FileId;
 use crate::job::{Ask, Job};
 use crate::queue::{self, Queue};
 use crate::readers::Readers;
@@ -36,6 +38,8 @@ pub struct SqliteStore {
     identity_key: IdentityKey,
     sealer: Sealer,
     judge: Arc<Judge>,
+    path: PathBuf,
+    file: FileId,
     readers: Readers,
     counts: Arc<Counts>,
     queue: Arc<Queue>,
@@ -44,10 +48,18 @@ pub struct SqliteStore {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// Takes everything over from the log and empties it.
+const CUT_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
+/// How long the last checkpoint waits for other processes.
+const LAST_CHECKPOINT: Duration = Duration::from_millis(500);
+/// Reads a page of the table itself.
+const LATEST: &str = "SELECT max(seq) FROM operations";
+
 impl SqliteStore {
     /// Opens the file, or makes it. Blocks; an error has changed nothing.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<SqliteStore, OpenError> {
         let mut opened = open::open(path.as_ref(), &options)?;
+        let (kept_path, file) = (opened.path.clone(), opened.file);
         let other = |error: std::io::Error| OpenError::io(path.as_ref(), &error);
         let (judge, counts) = (Arc::new(opened.judge), Arc::new(Counts::default()));
         // A log that a crash has left is cut at the first idle moment, so it counts as one page at least.
@@ -58,6 +70,7 @@ impl SqliteStore {
         log.watch(&mut opened.connection).map_err(|error| OpenError::sqlite(path.as_ref(), &error))?;
         let writer = Writer {
             path: opened.path.clone(),
+            file,
             record_bytes_max: options.record_bytes_max,
             judge: judge.clone(),
             identity_key: opened.identity_key.clone(),
@@ -76,6 +89,8 @@ impl SqliteStore {
             identity_key: opened.identity_key,
             sealer: opened.sealer,
             judge,
+            path: kept_path,
+            file,
             readers: Readers::new(opened.path),
             counts,
             queue: Arc::default(),
@@ -112,6 +127,12 @@ impl Drop for SqliteStore {
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so itself.
             let _ = thread.join();
+        }
+        // Connections that close at the same moment leave the log to one another. Nobody is left to do so now, and
+        // what the log cannot give up to other processes stays there as after a crash.
+        if FileId::at(&self.path).ok() == Some(self.file) {
+            let _ = crate::connection::checkpointer(&self.path, LAST_CHECKPOINT)
+                .and_then(|connection| connection.query_row(CUT_LOG, [], |_| Ok(())));
         }
     }
 }
@@ -204,7 +225,7 @@ impl OperationStore for SqliteStore {
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
-        self.readers.run(|connection| connection.query_row("SELECT 1", [], |_| Ok(()))).await?;
-        self.ask((), 0, Job::Ready).await
+        self.ask((), 0, Job::Ready).await?;
+        self.readers.run(|connection| connection.query_row(LATEST, [], |_| Ok(()))).await
     }
 }

@@ -20,6 +20,7 @@ use crate::batch::Batch;
 use crate::checkpoint::Log;
 use crate::connection;
 use crate::error::unavailable;
+use crate::file::FileId;
 use crate::job::{Answer, Job};
 use crate::stats::Counts;
 
@@ -39,6 +40,8 @@ const ROLLBACK: &str = "ROLLBACK";
 /// The writer's state, on its own thread.
 pub(crate) struct Writer {
     pub(crate) path: PathBuf,
+    /// What was at the path when the store was opened.
+    pub(crate) file: FileId,
     pub(crate) record_bytes_max: i32,
     pub(crate) judge: Arc<Judge>,
     /// Digests scopes.
@@ -91,6 +94,12 @@ impl Writer {
         undone: &mut Vec<Job>,
     ) -> Result<(), StoreError> {
         let lost = |error: rusqlite::Error| unavailable(&error);
+        if FileId::at(&self.path).ok() != Some(self.file) {
+            return Err(StoreError::Unavailable(format!(
+                "{} was removed or replaced while it was open; put it back, or stop and start again",
+                self.path.display()
+            )));
+        }
         if self.connection.is_none() {
             let mut connection = connection::writer(&self.path, self.record_bytes_max).map_err(lost)?;
             self.log.watch(&mut connection).map_err(lost)?;
