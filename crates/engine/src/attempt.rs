@@ -17,7 +17,7 @@ use onefold_store::{Advance, Advanced, Also, NewEvent, Read, Start, Step, StoreE
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::enter::next_attempt;
+use crate::begin::next_attempt;
 use crate::flight::{Flight, Leader};
 use crate::{Call, Engine};
 

@@ -8,14 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_core::contract::WhileRunning;
-use onefold_core::key::KeyTime;
-use onefold_core::{
-    Contract, Counters, Decision, EventKind, Kept, Lease, OperationId, Record, Request, State, StoreTime,
-    decide,
-};
-use onefold_store::{Advance, Advanced, Also, Claim, Claimed, NewEvent, Promise, Read, Start, Step};
+use onefold_core::{Counters, Decision, EventKind, Lease, OperationId, Record, State, StoreTime, decide};
+use onefold_store::{Advance, Advanced, Also, Claimed, NewEvent, Read, Start, Step};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::begin::{first_attempt, next_attempt, request};
 use crate::flight::{Flight, Joined, Leader, Stage, WaitPlace, seen_running};
 use crate::limits::{POLL_MAX, POLL_MIN};
 use crate::{Call, Engine, Entered, Known, Refusal};
@@ -255,54 +252,6 @@ impl Engine {
         })
     }
 
-    fn claim(&self, call: &Call, id: OperationId) -> Claim {
-        Claim {
-            id,
-            scope: call.identity.scope.clone(),
-            operation: call.identity.operation.clone(),
-            key: call.identity.key.clone(),
-            correlation_id: call.correlation_id.clone(),
-            fingerprint: call.fingerprint,
-            ignored: call.contract.fingerprint.ignore.clone(),
-            owner: self.0.owner.clone(),
-            lease: call.contract.lease,
-            promise: promise(&call.contract),
-            live_keys_max: Some(self.0.limits.live_keys_per_scope),
-            key_expires_at: request(call).key_expires_at(&call.contract),
-        }
-    }
-
-    /// The next attempt of a record that is free, expired, or whose lease is over.
-    pub(crate) async fn begin_next(
-        &self,
-        call: &Call,
-        record: &Record,
-        now: StoreTime,
-    ) -> Result<Advanced, Refusal> {
-        let also = match record.state {
-            State::Processing => Also::LeaseOver,
-            _ if record.is_expired(now) => Also::Expired,
-            _ => Also::Nothing,
-        };
-        let states: &'static [State] = match record.state {
-            State::Processing => &[State::Processing],
-            State::Failed => &[State::Failed],
-            _ => &[State::Succeeded, State::Rejected],
-        };
-        let step = Step::Begin {
-            scope: call.identity.scope.clone(),
-            key: call.identity.key.clone(),
-            owner: self.0.owner.clone(),
-            lease: call.contract.lease,
-            fingerprint: call.fingerprint,
-            ignored: call.contract.fingerprint.ignore.clone(),
-            promise: promise(&call.contract),
-        };
-        let start = Start { states, attempt: record.attempt, also };
-        let advance = Advance { id: record.id, start, step, event: None, if_superseded: None };
-        self.answered(self.0.store.advance(advance).await)
-    }
-
     /// A lease ended without an outcome: the record says so from now on.
     async fn lose_stale(&self, call: &Call, record: &Record) -> Result<(), Refusal> {
         let advance = Advance {
@@ -342,73 +291,9 @@ impl Patience<'_> {
     }
 }
 
-fn request(call: &Call) -> Request<'_> {
-    let kind = call.contract.key.time;
-    let key_time = if kind == KeyTime::Off { None } else { call.identity.key.time(kind) };
-    Request { fingerprint: &call.fingerprint, key_time }
-}
-
 fn lease_left(record: &Record) -> Duration {
     match record.lease {
         Lease::Alive(left) => left,
         Lease::None | Lease::Over => Duration::ZERO,
-    }
-}
-
-fn promise(contract: &Contract) -> Promise {
-    use onefold_core::contract::{AfterExpiry, TOMBSTONE};
-    let tombstone = match contract.after_expiry {
-        AfterExpiry::Reject => TOMBSTONE,
-        AfterExpiry::New => Duration::ZERO,
-    };
-    Promise { on_stale: contract.on_stale, retention: contract.retention, tombstone }
-}
-
-fn first_attempt(call: &Call, id: OperationId, owner: &str, now: StoreTime) -> Record {
-    Record {
-        id,
-        scope: call.identity.scope.clone(),
-        operation: call.identity.operation.clone(),
-        key: Some(call.identity.key.clone()),
-        correlation_id: call.correlation_id.clone(),
-        fingerprint: Some(call.fingerprint),
-        ignored: call.contract.fingerprint.ignore.clone(),
-        state: State::Processing,
-        attempt: 1,
-        owner: owner.to_owned(),
-        lease: Lease::Alive(call.contract.lease),
-        on_stale: call.contract.on_stale,
-        resource: None,
-        kept: Kept::Nothing,
-        created_at: now,
-        begun_at: Some(now),
-        completed_at: None,
-        expires_at: None,
-        counters: Counters::default(),
-    }
-}
-
-/// The record after the next attempt has begun at `now`.
-pub(crate) fn next_attempt(call: &Call, record: Record, owner: &str, now: StoreTime) -> Record {
-    let anew = record.is_expired(now);
-    Record {
-        // A tombstone had neither.
-        scope: call.identity.scope.clone(),
-        key: Some(call.identity.key.clone()),
-        fingerprint: Some(call.fingerprint),
-        ignored: call.contract.fingerprint.ignore.clone(),
-        state: State::Processing,
-        attempt: record.attempt + 1,
-        owner: owner.to_owned(),
-        lease: Lease::Alive(call.contract.lease),
-        on_stale: call.contract.on_stale,
-        resource: None,
-        kept: Kept::Nothing,
-        created_at: if anew { now } else { record.created_at },
-        begun_at: if anew { Some(now) } else { record.begun_at.or(Some(now)) },
-        completed_at: None,
-        expires_at: None,
-        counters: if anew { Counters::default() } else { record.counters },
-        ..record
     }
 }

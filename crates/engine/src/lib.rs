@@ -6,6 +6,7 @@
 
 mod acts;
 mod attempt;
+mod begin;
 mod call;
 mod enter;
 mod finished;
