@@ -57,7 +57,7 @@ fn is_set_by_cargo_run(name: &str) -> bool {
 
 /// Runs a command to its end, after showing it.
 pub fn run(command: &mut Command) -> Result<()> {
-    println!("$ {}", shown(command));
+    eprintln!("$ {}", shown(command));
     let status = command.status().with_context(|| format!("cannot start `{}`", shown(command)))?;
     if !status.success() {
         bail!("`{}` failed ({status})", shown(command));
@@ -100,7 +100,7 @@ pub fn build_onefold(profile: Profile) -> Result<PathBuf> {
     if profile == Profile::Release {
         build.arg("--release");
     }
-    println!("$ {}", shown(&build));
+    eprintln!("$ {}", shown(&build));
     let printed = output(&mut build)?;
     executable(&String::from_utf8_lossy(&printed)).context("the build made no binary `onefold`")
 }
