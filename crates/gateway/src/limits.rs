@@ -27,3 +27,5 @@ pub(crate) const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
 pub(crate) const HEAD_READ_MAX: Duration = Duration::from_secs(30);
 /// Header lines of an answer from the upstream; with more the answer is lost, so this is far above what services send.
 pub(crate) const ANSWER_LINES_MAX: usize = 1000;
+/// Connections that wait to be accepted; the system may allow fewer (`net.core.somaxconn`).
+pub(crate) const BACKLOG: u32 = 4096;

@@ -12,7 +12,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use onefold_engine::Engine;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -21,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
 use crate::forward::{self, Caller};
-use crate::limits::HEAD_READ_MAX;
+use crate::limits::{BACKLOG, HEAD_READ_MAX};
 use crate::upstream::Upstream;
 use crate::{Gateway, Options, Shared, handle};
 
@@ -50,7 +50,7 @@ pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
             "the upstream's URL needs a scheme (http, https, h2c) and a host",
         )
     })?;
-    let listener = TcpListener::bind(options.listen).await?;
+    let listener = bind(options.listen)?;
     let address = listener.local_addr()?;
     let gateway = Arc::new(Gateway {
         end_to_end: {
@@ -68,6 +68,14 @@ pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
     let (stop, stopped) = watch::channel(false);
     let accepting = tokio::spawn(accept(gateway.clone(), listener, stopped));
     Ok(Running { gateway, address, stop, accepting })
+}
+
+/// With a queue long enough for a flood: who finds it full is heard again only after a second.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 impl Running {
