@@ -162,3 +162,15 @@ async fn b108_keyed_request_is_not_retried_unless_the_route_says_so() {
     assert_eq!(answer.text(), UNAVAILABLE);
     assert_eq!(upstream.count(ROUTE), 1);
 }
+
+#[tokio::test]
+async fn b108_put_is_retried_where_its_route_says_so() {
+    let upstream = Upstream::start().await;
+    let lines = "retry_failed = { attempts = 2, backoff = \"10ms\" }\nremember = { \"503\" = \"not_done\" }";
+    let gateway =
+        onefold_testkit::Setup::new(&upstream.url()).operation("PutOrder", "PUT", ROUTE, lines).start().await;
+    upstream.next(ROUTE, Reply::status(503).json(UNAVAILABLE));
+    let put = Request::new("PUT", ROUTE).bearer("alice").key("k-1").json("{}");
+    assert_fresh(&gateway.send(&put).await, 200);
+    assert_eq!(upstream.seen_at(ROUTE).len(), 2, "the refused attempt and the one that was done");
+}
