@@ -2,7 +2,7 @@
 
 use onefold_e2e::{ROUTE, assert_fresh, assert_problem, gateway, order, order_of, parallel, setup};
 use onefold_testkit::wire::Line;
-use onefold_testkit::{Answer, Gate, Reply, Request, Setup, Upstream};
+use onefold_testkit::{Answer, Gate, Reply, Request, Setup, Upstream, wait};
 
 #[tokio::test]
 async fn every_protected_answer_names_its_operation() {
@@ -93,4 +93,24 @@ async fn contracts_are_published() {
         assert!(text.contains(word), "{word} in {text}");
     }
     assert_eq!(upstream.seen().len(), 0, "answered by the gateway itself");
+}
+
+/// A tombstone has forgotten whose it was, so nobody may take it for theirs: on an unconfigured gateway those without
+/// credentials share a scope, and that is not the scope of everybody's forgotten operations.
+#[tokio::test]
+async fn tombstone_is_shown_to_nobody() {
+    let upstream = Upstream::start().await;
+    let gateway = Setup::new(&upstream.url())
+        .store("sweep_every = \"1s\"")
+        .section("[defaults]\nretention = \"1s\"")
+        .start()
+        .await;
+    let first = gateway.send(&order("k-1")).await;
+    let page = first.header("onefold-operation").expect("the operation is named").to_owned();
+    wait::until_within(wait::DEADLINE, "the record is a tombstone", async || {
+        let listed = gateway.admin_get("/v1/operations").await;
+        listed.json()["items"][0]["key"].is_null()
+    })
+    .await;
+    assert_problem(&gateway.send(&Request::get(&page)).await, 404, "not-found");
 }

@@ -3,7 +3,8 @@
 //! An answer is given after the commit, so what was acknowledged is durable. When the transaction is lost (locked by
 //! another process for too long, disk full, I/O error) everybody in it and everybody who waits behind it is told that
 //! the store is unavailable, nothing of it is in the file, and the next batch begins with a new connection: no
-//! restart is needed. A batch in which nothing is written syncs nothing.
+//! restart is needed. A file that is not at its path any more takes nothing until it is back, for what was written
+//! there would be gone. A batch in which nothing is written syncs nothing.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
