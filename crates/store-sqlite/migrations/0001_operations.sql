@@ -3,28 +3,28 @@
 
 -- The latest committed time, which is the floor of the store's clock, and the last seq that was given. One row,
 -- written by every commit that writes anything.
-CREATE TABLE clock (
+CREATE TABLE onefold_clock (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     at  INTEGER NOT NULL,
     seq INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO clock (one, at, seq) VALUES (1, 0, 0);
+INSERT INTO onefold_clock (one, at, seq) VALUES (1, 0, 0);
 
 -- identity_secret: the 32 bytes under which identities are digested, as a payload form (sealed when keys are set).
-CREATE TABLE meta (
+CREATE TABLE onefold_meta (
     name  TEXT PRIMARY KEY,
     value BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- The names of the keys under which payloads may be sealed.
-CREATE TABLE seal_keys (
+CREATE TABLE onefold_seal_keys (
     id BLOB PRIMARY KEY
 ) STRICT, WITHOUT ROWID;
 
 -- What a claim says. An attempt that runs has a row in leases, one that has ended a row in outcomes: each record has
 -- exactly one of the two. So this row, which is the long one, is written once and not again at the end.
-CREATE TABLE operations (
+CREATE TABLE onefold_operations (
     -- In the order of making, never given twice.
     seq                 INTEGER PRIMARY KEY,
     id                  BLOB NOT NULL UNIQUE CHECK (length(id) = 32),
@@ -52,7 +52,7 @@ CREATE TABLE operations (
 
 -- The attempts that run, with what an outcome has to know. Few, so they are found in a small tree, and whoever looks
 -- for the ends of leases looks at all of them. All but the times is as in operations.
-CREATE TABLE leases (
+CREATE TABLE onefold_leases (
     id           BLOB PRIMARY KEY,
     seq          INTEGER NOT NULL,
     attempt      INTEGER NOT NULL,
@@ -63,7 +63,7 @@ CREATE TABLE leases (
 ) STRICT, WITHOUT ROWID;
 
 -- How the latest attempt ended.
-CREATE TABLE outcomes (
+CREATE TABLE onefold_outcomes (
     -- operations.seq
     seq           INTEGER PRIMARY KEY,
     -- 2 succeeded, 3 rejected, 4 failed, 5 outcome_unknown
@@ -79,12 +79,12 @@ CREATE TABLE outcomes (
     kept          BLOB
 ) STRICT;
 
-CREATE INDEX outcomes_due ON outcomes (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX onefold_outcomes_due ON onefold_outcomes (due_at) WHERE due_at IS NOT NULL;
 
-CREATE INDEX outcomes_unknown ON outcomes (at) WHERE state = 5;
+CREATE INDEX onefold_outcomes_unknown ON onefold_outcomes (at) WHERE state = 5;
 
 -- The scopes that have live records (made and not yet a tombstone), and how many.
-CREATE TABLE scopes (
+CREATE TABLE onefold_scopes (
     number INTEGER PRIMARY KEY,
     -- Under the store's secret. The scope itself stands in no index: rows of an index move, and leave copies behind.
     digest BLOB NOT NULL UNIQUE,
@@ -92,7 +92,7 @@ CREATE TABLE scopes (
     scope  BLOB NOT NULL
 ) STRICT;
 
-CREATE TABLE events (
+CREATE TABLE onefold_events (
     seq       INTEGER PRIMARY KEY,
     -- operations.seq
     operation INTEGER NOT NULL,
@@ -105,4 +105,4 @@ CREATE TABLE events (
     evidence  TEXT NOT NULL
 ) STRICT;
 
-CREATE INDEX events_operation ON events (operation, seq);
+CREATE INDEX onefold_events_operation ON onefold_events (operation, seq);

@@ -19,11 +19,11 @@ use crate::{events, read};
 
 /// Of a record that is processing.
 pub(crate) const RUNNING: &str =
-    "SELECT seq, attempt, retention_ms, granted_at, until FROM leases WHERE id = ?1";
+    "SELECT seq, attempt, retention_ms, granted_at, until FROM onefold_leases WHERE id = ?1";
 /// Of any other.
 const ENDED: &str = "SELECT o.seq, o.attempt, o.retention_ms, u.state, u.expires_at, o.scope IS NULL
-    FROM operations o LEFT JOIN outcomes u ON u.seq = o.seq WHERE o.id = ?1";
-const RENEW: &str = "UPDATE leases SET granted_at = ?2, until = ?3 WHERE id = ?1";
+    FROM onefold_operations o LEFT JOIN onefold_outcomes u ON u.seq = o.seq WHERE o.id = ?1";
+const RENEW: &str = "UPDATE onefold_leases SET granted_at = ?2, until = ?3 WHERE id = ?1";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[RUNNING, ENDED, RENEW, begin::AGAIN, begin::ANEW, begin::LEASE];

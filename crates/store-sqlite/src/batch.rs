@@ -14,12 +14,12 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use crate::error::JobError;
 use crate::hot::{Hot, Statements};
 
-const CLOCK: &str = "SELECT at, seq FROM clock WHERE one = 1";
-const SET_CLOCK: &str = "UPDATE clock SET at = ?1, seq = ?2 WHERE one = 1";
-const SCOPE: &str = "SELECT number, live FROM scopes WHERE digest = ?1";
-const NEW_SCOPE: &str = "INSERT INTO scopes (digest, live, scope) VALUES (?1, 0, ?2)";
-const ADD_LIVE: &str = "UPDATE scopes SET live = live + ?2 WHERE number = ?1";
-const NONE_LIVE: &str = "DELETE FROM scopes WHERE number = ?1 AND live <= 0";
+const CLOCK: &str = "SELECT at, seq FROM onefold_clock WHERE one = 1";
+const SET_CLOCK: &str = "UPDATE onefold_clock SET at = ?1, seq = ?2 WHERE one = 1";
+const SCOPE: &str = "SELECT number, live FROM onefold_scopes WHERE digest = ?1";
+const NEW_SCOPE: &str = "INSERT INTO onefold_scopes (digest, live, scope) VALUES (?1, 0, ?2)";
+const ADD_LIVE: &str = "UPDATE onefold_scopes SET live = live + ?2 WHERE number = ?1";
+const NONE_LIVE: &str = "DELETE FROM onefold_scopes WHERE number = ?1 AND live <= 0";
 const SAVE: &str = "SAVEPOINT job";
 const KEEP: &str = "RELEASE job";
 const UNDO: &str = "ROLLBACK TO job";

@@ -16,14 +16,14 @@ use crate::read;
 use crate::row::{RawRead, on_stale_number, retention_ms, tombstone_ms};
 
 pub(crate) const CLAIM: &str =
-    "INSERT INTO operations (seq, id, attempt, on_stale, retention_ms, tombstone_ms,
+    "INSERT INTO onefold_operations (seq, id, attempt, on_stale, retention_ms, tombstone_ms,
         created_at, scope, operation, fingerprint_version, fingerprint, key, owner, correlation_id, ignored)
     VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
     ON CONFLICT (id) DO NOTHING";
 pub(crate) const LEASE: &str =
-    "INSERT INTO leases (id, seq, attempt, granted_at, until, on_stale, retention_ms)
+    "INSERT INTO onefold_leases (id, seq, attempt, granted_at, until, on_stale, retention_ms)
     VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6)";
-const EXISTS: &str = "SELECT 1 FROM operations WHERE id = ?1";
+const EXISTS: &str = "SELECT 1 FROM onefold_operations WHERE id = ?1";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[CLAIM, LEASE, EXISTS];

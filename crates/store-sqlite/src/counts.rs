@@ -6,7 +6,7 @@ use rusqlite::params;
 use crate::batch::Batch;
 use crate::error::JobError;
 
-const COUNT: &str = "UPDATE operations
+const COUNT: &str = "UPDATE onefold_operations
     SET duplicates = duplicates + ?2, conflicts = conflicts + ?3, replays = replays + ?4
     WHERE id = ?1";
 

@@ -7,11 +7,11 @@ use rusqlite::{Connection, params};
 use crate::batch::Batch;
 use crate::row::unknown;
 
-const ADD: &str = "INSERT INTO events (operation, at, kind, attempt, who, reason, evidence)
+const ADD: &str = "INSERT INTO onefold_events (operation, at, kind, attempt, who, reason, evidence)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-const OF: &str = "SELECT e.at, e.kind, e.attempt, e.who, e.reason, e.evidence FROM events e
-    WHERE e.operation = (SELECT seq FROM operations WHERE id = ?1) ORDER BY e.seq";
-const DELETE: &str = "DELETE FROM events WHERE operation = ?1";
+const OF: &str = "SELECT e.at, e.kind, e.attempt, e.who, e.reason, e.evidence FROM onefold_events e
+    WHERE e.operation = (SELECT seq FROM onefold_operations WHERE id = ?1) ORDER BY e.seq";
+const DELETE: &str = "DELETE FROM onefold_events WHERE operation = ?1";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[ADD, OF, DELETE];

@@ -35,12 +35,13 @@ macro_rules! list {
     };
 }
 
-const ALL: &str = list!(" FROM operations o ", "WHERE");
+const ALL: &str = list!(" FROM onefold_operations o ", "WHERE");
 /// By the leases, which are few.
-const PROCESSING: &str = list!(" FROM leases a CROSS JOIN operations o ON o.seq = a.seq ", "WHERE");
+const PROCESSING: &str =
+    list!(" FROM onefold_leases a CROSS JOIN onefold_operations o ON o.seq = a.seq ", "WHERE");
 /// By the small index of unknown outcomes.
 const UNKNOWN: &str = list!(
-    " FROM outcomes a INDEXED BY outcomes_unknown CROSS JOIN operations o ON o.seq = a.seq ",
+    " FROM onefold_outcomes a INDEXED BY onefold_outcomes_unknown CROSS JOIN onefold_operations o ON o.seq = a.seq ",
     "WHERE a.state = 5 AND"
 );
 

@@ -17,7 +17,7 @@ use crate::header::{self, Found};
 use crate::migrate::{self, Migrate};
 use crate::{connection, seal_keys};
 
-const FLOOR: &str = "SELECT at FROM clock WHERE one = 1";
+const FLOOR: &str = "SELECT at FROM onefold_clock WHERE one = 1";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[FLOOR];

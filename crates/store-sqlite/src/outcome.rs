@@ -9,13 +9,13 @@ use crate::hot::Hot;
 use crate::row::state_number;
 
 pub(crate) const PUT: &str =
-    "INSERT INTO outcomes (seq, state, at, expires_at, due_at, resource_kind, resource_id, kept)
+    "INSERT INTO onefold_outcomes (seq, state, at, expires_at, due_at, resource_kind, resource_id, kept)
     VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7)";
 const REPLACE: &str =
-    "INSERT OR REPLACE INTO outcomes (seq, state, at, expires_at, due_at, resource_kind, resource_id, kept)
+    "INSERT OR REPLACE INTO onefold_outcomes (seq, state, at, expires_at, due_at, resource_kind, resource_id, kept)
     VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7)";
-pub(crate) const END_LEASE: &str = "DELETE FROM leases WHERE id = ?1";
-const FORGET: &str = "DELETE FROM outcomes WHERE seq = ?1";
+pub(crate) const END_LEASE: &str = "DELETE FROM onefold_leases WHERE id = ?1";
+const FORGET: &str = "DELETE FROM onefold_outcomes WHERE seq = ?1";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[PUT, REPLACE, END_LEASE, FORGET];

@@ -13,14 +13,14 @@ use crate::row::{RawRead, beside, columns, raw};
 const READ: &str = concat!(
     "SELECT c.at, ",
     columns!(),
-    " FROM clock c LEFT JOIN operations o ON o.id = ?1",
+    " FROM onefold_clock c LEFT JOIN onefold_operations o ON o.id = ?1",
     beside!(),
     "WHERE c.one = 1"
 );
 const READ_IN_BATCH: &str =
-    concat!("SELECT ", columns!(), " FROM operations o", beside!(), "WHERE o.id = ?1");
+    concat!("SELECT ", columns!(), " FROM onefold_operations o", beside!(), "WHERE o.id = ?1");
 
-const CLOCK: &str = "SELECT at FROM clock WHERE one = 1";
+const CLOCK: &str = "SELECT at FROM onefold_clock WHERE one = 1";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[READ, READ_IN_BATCH, CLOCK];

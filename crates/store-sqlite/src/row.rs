@@ -23,8 +23,8 @@ macro_rules! columns {
 /// What stands beside the row of an operation.
 macro_rules! beside {
     () => {
-        " LEFT JOIN leases l ON l.id = o.id LEFT JOIN outcomes u ON u.seq = o.seq
-        LEFT JOIN scopes s ON s.number = o.scope "
+        " LEFT JOIN onefold_leases l ON l.id = o.id LEFT JOIN onefold_outcomes u ON u.seq = o.seq
+        LEFT JOIN onefold_scopes s ON s.number = o.scope "
     };
 }
 pub(crate) use beside;

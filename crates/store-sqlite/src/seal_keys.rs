@@ -12,14 +12,15 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
 use crate::OpenError;
 
-const SECRET: &str = "SELECT value FROM meta WHERE name = 'identity_secret'";
-const PUT_SECRET: &str = "INSERT INTO meta (name, value) VALUES ('identity_secret', ?1)
+const SECRET: &str = "SELECT value FROM onefold_meta WHERE name = 'identity_secret'";
+const PUT_SECRET: &str = "INSERT INTO onefold_meta (name, value) VALUES ('identity_secret', ?1)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-const KEYS: &str = "SELECT id FROM seal_keys ORDER BY id";
-const ADD_KEY: &str = "INSERT INTO seal_keys (id) VALUES (?1) ON CONFLICT DO NOTHING";
-const DROP_KEY: &str = "DELETE FROM seal_keys WHERE id = ?1";
+const KEYS: &str = "SELECT id FROM onefold_seal_keys ORDER BY id";
+const ADD_KEY: &str = "INSERT INTO onefold_seal_keys (id) VALUES (?1) ON CONFLICT DO NOTHING";
+const DROP_KEY: &str = "DELETE FROM onefold_seal_keys WHERE id = ?1";
 /// A payload form under a key begins with 1 and the key's name.
-const IN_USE: &str = "SELECT 1 FROM outcomes WHERE kept IS NOT NULL AND substr(kept, 1, 5) = ?1 LIMIT 1";
+const IN_USE: &str =
+    "SELECT 1 FROM onefold_outcomes WHERE kept IS NOT NULL AND substr(kept, 1, 5) = ?1 LIMIT 1";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[SECRET, PUT_SECRET, KEYS, ADD_KEY, DROP_KEY, IN_USE];

@@ -54,8 +54,9 @@ fn no_statement_walks_over_operations_or_outcomes_but_lists_and_the_retiring_of_
     let connection = latest();
     for sql in STATEMENTS.concat() {
         let plan = plan(&connection, sql);
-        let walks =
-            plan.lines().any(|line| ["SCAN operations", "SCAN o", "SCAN outcomes", "SCAN u"].contains(&line));
+        let walks = plan.lines().any(|line| {
+            ["SCAN onefold_operations", "SCAN o", "SCAN onefold_outcomes", "SCAN u"].contains(&line)
+        });
         assert_eq!(walks, sql.contains("substr(kept"), "{sql}\n{plan}");
     }
 }
@@ -65,7 +66,7 @@ fn unknown_and_due_records_are_found_by_their_small_indexes() {
     let connection = latest();
     let by =
         |sqls: &[&str], index: &str| sqls.iter().filter(|sql| plan(&connection, sql).contains(index)).count();
-    assert_eq!(by(sweep::SQL, "INDEX outcomes_due"), 1);
-    assert_eq!(by(survey::SQL, "INDEX outcomes_unknown"), 1);
-    assert_eq!(by(list::SQL, "INDEX outcomes_unknown"), 1);
+    assert_eq!(by(sweep::SQL, "INDEX onefold_outcomes_due"), 1);
+    assert_eq!(by(survey::SQL, "INDEX onefold_outcomes_unknown"), 1);
+    assert_eq!(by(list::SQL, "INDEX onefold_outcomes_unknown"), 1);
 }

@@ -53,7 +53,7 @@ const CUT_LOG: &str = "PRAGMA wal_checkpoint(TRUNCATE)";
 /// How long the last checkpoint waits for other processes.
 const LAST_CHECKPOINT: Duration = Duration::from_millis(500);
 /// Reads a page of the table itself.
-const LATEST: &str = "SELECT max(seq) FROM operations";
+const LATEST: &str = "SELECT max(seq) FROM onefold_operations";
 
 impl SqliteStore {
     /// Opens the file, or makes it. Blocks; an error has changed nothing.

@@ -6,8 +6,8 @@ use rusqlite::Connection;
 
 use crate::read;
 
-const UNKNOWN: &str = "SELECT count(*), min(at) FROM outcomes WHERE state = 5";
-const PROCESSING: &str = "SELECT count(*) FROM leases";
+const UNKNOWN: &str = "SELECT count(*), min(at) FROM onefold_outcomes WHERE state = 5";
+const PROCESSING: &str = "SELECT count(*) FROM onefold_leases";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[UNKNOWN, PROCESSING];

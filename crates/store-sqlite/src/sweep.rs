@@ -17,18 +17,18 @@ pub(crate) const STEP_RECORDS_MAX: u32 = 100;
 /// Payload bytes that are overwritten in one step.
 const STEP_BYTES_MAX: i64 = 4 << 20;
 
-const OVER: &str = "SELECT seq, id, attempt, granted_at, until FROM leases
+const OVER: &str = "SELECT seq, id, attempt, granted_at, until FROM onefold_leases
     WHERE until <= ?1 AND on_stale = 0 ORDER BY until";
 const DUE: &str = "SELECT u.seq, o.scope, u.expires_at + o.tombstone_ms, coalesce(length(u.kept), 0)
-    FROM outcomes u CROSS JOIN operations o ON o.seq = u.seq WHERE u.due_at <= ?1 ORDER BY u.due_at LIMIT ?2";
+    FROM onefold_outcomes u CROSS JOIN onefold_operations o ON o.seq = u.seq WHERE u.due_at <= ?1 ORDER BY u.due_at LIMIT ?2";
 /// The digest, the operation's name, the times, the counters and what was promised stay.
 const BURY: &str =
-    "UPDATE operations SET scope = NULL, fingerprint_version = NULL, fingerprint = NULL, key = NULL,
+    "UPDATE onefold_operations SET scope = NULL, fingerprint_version = NULL, fingerprint = NULL, key = NULL,
         owner = NULL, correlation_id = NULL, ignored = NULL WHERE seq = ?1";
 const BURY_OUTCOME: &str =
-    "UPDATE outcomes SET resource_kind = NULL, resource_id = NULL, kept = NULL, due_at = ?2
+    "UPDATE onefold_outcomes SET resource_kind = NULL, resource_id = NULL, kept = NULL, due_at = ?2
     WHERE seq = ?1";
-const DELETE: &str = "DELETE FROM operations WHERE seq = ?1";
+const DELETE: &str = "DELETE FROM onefold_operations WHERE seq = ?1";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[OVER, DUE, BURY, BURY_OUTCOME, DELETE];

@@ -157,7 +157,7 @@ async fn a_sealed_store_opens_with_its_keys_only_and_keys_can_be_rotated() {
         "records are sealed under the old key"
     );
 
-    Connection::open(&path).unwrap().execute("UPDATE outcomes SET kept = NULL", []).unwrap();
+    Connection::open(&path).unwrap().execute("UPDATE onefold_outcomes SET kept = NULL", []).unwrap();
     drop(SqliteStore::open(&path, with(&[new])).unwrap());
     assert!(matches!(refused(&path, with(&[old])), OpenError::OtherKey(_)), "the old key is retired");
 }

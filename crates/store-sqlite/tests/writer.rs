@@ -77,7 +77,7 @@ async fn nothing_is_acknowledged_before_it_is_committed() {
         let claim = claim(&format!("k-{key}"));
         let id = claim.id;
         opened.store.claim(claim).await.unwrap();
-        let found = "SELECT count(*) FROM operations WHERE id = ?1";
+        let found = "SELECT count(*) FROM onefold_operations WHERE id = ?1";
         let found: i64 = beside.query_row(found, [id.as_bytes()], |row| row.get(0)).unwrap();
         assert_eq!(found, 1, "claim {key} was acknowledged");
     }

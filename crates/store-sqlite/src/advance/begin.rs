@@ -14,16 +14,17 @@ use crate::row::{on_stale_number, retention_ms, tombstone_ms};
 use crate::{events, outcome};
 
 pub(super) const AGAIN: &str =
-    "UPDATE operations SET attempt = attempt + 1, on_stale = ?2, retention_ms = ?3,
+    "UPDATE onefold_operations SET attempt = attempt + 1, on_stale = ?2, retention_ms = ?3,
         tombstone_ms = ?4, fingerprint_version = ?5, fingerprint = ?6, owner = ?7, ignored = ?8
     WHERE seq = ?1";
-pub(super) const ANEW: &str = "UPDATE operations SET attempt = attempt + 1, on_stale = ?2, retention_ms = ?3,
+pub(super) const ANEW: &str =
+    "UPDATE onefold_operations SET attempt = attempt + 1, on_stale = ?2, retention_ms = ?3,
         tombstone_ms = ?4, fingerprint_version = ?5, fingerprint = ?6, owner = ?7, ignored = ?8,
         created_at = ?9, scope = coalesce(?10, scope), key = ?11, duplicates = 0, conflicts = 0, replays = 0,
         correlation_id = NULL
     WHERE seq = ?1";
 pub(super) const LEASE: &str =
-    "INSERT OR REPLACE INTO leases (id, seq, attempt, granted_at, until, on_stale, retention_ms)
+    "INSERT OR REPLACE INTO onefold_leases (id, seq, attempt, granted_at, until, on_stale, retention_ms)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 /// Begins the attempt after the one that was found. In a savepoint.
