@@ -61,7 +61,18 @@ impl Ended {
 /// A command of the binary, with the environment's own settings of the product taken out.
 #[must_use]
 pub fn command(directory: &Path) -> std::process::Command {
-    let mut command = std::process::Command::new(path());
+    prepared(std::process::Command::new(path()), directory)
+}
+
+/// As [`command`], under this limit of open files, which the binary cannot raise.
+#[must_use]
+pub fn command_with_open_files(directory: &Path, limit: u64) -> std::process::Command {
+    let mut shell = std::process::Command::new("sh");
+    shell.arg("-c").arg(format!("ulimit -n {limit} && exec \"$0\" \"$@\"")).arg(path());
+    prepared(shell, directory)
+}
+
+fn prepared(mut command: std::process::Command, directory: &Path) -> std::process::Command {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ONEFOLD_") {
             command.env_remove(name);

@@ -25,6 +25,7 @@ pub struct Setup {
     sections: Vec<String>,
     args: Vec<String>,
     env: Vec<(String, String)>,
+    open_files: Option<u64>,
     given_by: GivenBy,
     log: Log,
 }
@@ -63,6 +64,7 @@ impl Setup {
             sections: Vec::new(),
             args: Vec::new(),
             env: Vec::new(),
+            open_files: None,
             given_by: GivenBy::File,
             log: Log::File,
         }
@@ -163,6 +165,13 @@ impl Setup {
         self
     }
 
+    /// The most files that the gateway may have open.
+    #[must_use]
+    pub fn open_files(mut self, limit: u64) -> Self {
+        self.open_files = Some(limit);
+        self
+    }
+
     /// The directory.
     #[must_use]
     pub fn directory(&self) -> &TestDirectory {
@@ -202,7 +211,10 @@ impl Setup {
 
     /// The command `serve` with this configuration, whose file it writes if there is to be one.
     pub(crate) fn command(&self, file: &str) -> std::process::Command {
-        let mut command = binary::command(self.directory.path());
+        let mut command = match self.open_files {
+            None => binary::command(self.directory.path()),
+            Some(limit) => binary::command_with_open_files(self.directory.path(), limit),
+        };
         command.arg("serve");
         match self.given_by {
             GivenBy::File => {
