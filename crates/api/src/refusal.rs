@@ -18,7 +18,7 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        self.0.into_response("/.well-known/idempotency").map(Body::from)
+        self.0.into_bare_response().map(Body::from)
     }
 }
 
@@ -38,6 +38,7 @@ impl From<ActError> for Refusal {
             ActError::NotUnknown { .. } => Problem::NotUnknown,
             ActError::OwnerAlive { .. } => Problem::OwnerAlive,
             ActError::TextMissing(_) => Problem::ReasonMissing,
+            ActError::NothingToKeep => Problem::RequestInvalid,
             ActError::Store(error) => return error.clone().into(),
         };
         Refusal::new(problem, error.to_string())

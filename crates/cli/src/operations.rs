@@ -237,7 +237,7 @@ fn unavailable(error: StoreError) -> Failure {
 fn refused(error: ActError) -> Failure {
     match error {
         ActError::Store(error) => unavailable(error),
-        ActError::TextMissing(_) => Failure::usage(error.to_string()),
+        ActError::TextMissing(_) | ActError::NothingToKeep => Failure::usage(error.to_string()),
         ActError::OwnerAlive { .. } => {
             Failure::busy(format!("{error}; wait for it, or release it with --force"))
         }

@@ -83,6 +83,9 @@ pub enum ActError {
     /// A required text is missing.
     #[error("{0} is required: it is kept with the record")]
     TextMissing(&'static str),
+    /// An answer or a resource was given for an operation that is settled as failed.
+    #[error("what failed has no answer and no resource: its key is free for another attempt")]
+    NothingToKeep,
     /// The store did not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -112,6 +115,11 @@ impl Engine {
     pub async fn resolve(&self, id: OperationId, resolution: Resolution) -> Result<Shown, ActError> {
         required("a reason", &resolution.reason)?;
         required("evidence", &resolution.evidence)?;
+        if resolution.resolved_as == ResolvedAs::Failed
+            && (resolution.answer.is_some() || resolution.resource.is_some())
+        {
+            return Err(ActError::NothingToKeep);
+        }
         let state = match resolution.resolved_as {
             ResolvedAs::Succeeded => State::Succeeded,
             ResolvedAs::Failed => State::Failed,

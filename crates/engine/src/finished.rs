@@ -2,7 +2,7 @@
 //!
 //! Only terminal records that answer duplicates are held, for at most [`FINISHED_AGE_MAX`] and never beyond their
 //! own expiry as the store told it. The fingerprint is compared by `decide` as for any other record, so the cache
-//! never answers another request's question (B22). Losing it loses nothing.
+//! never answers another request's question. Losing it loses nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

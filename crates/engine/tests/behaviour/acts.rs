@@ -218,3 +218,21 @@ async fn operations_are_listed_by_state_and_page() {
     assert_eq!(keys, ["k-2", "k-3"]);
     assert_eq!(second.next_cursor, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_failed_keeps_no_answer_and_no_resource() {
+    let engine = World::new().engine();
+    let order = call(contract(), "3 apples");
+    let attempt = begin(&engine, &order).await;
+    let id = attempt.id();
+    recorded(attempt.settle(Verdict::unknown("the line went dead")).await);
+    let failed = || resolution(ResolvedAs::Failed);
+    let answer = Some(Answer { status: 200, ..Answer::default() });
+    let resource = Some(Resource { kind: "order".into(), id: "5001".into() });
+    for kept in [Resolution { answer, ..failed() }, Resolution { resource, ..failed() }] {
+        let refused = engine.resolve(id, kept).await;
+        assert!(matches!(refused, Err(ActError::NothingToKeep)), "{refused:?}");
+    }
+    assert_eq!(record(&engine, &order).await.state, State::OutcomeUnknown);
+    assert_eq!(engine.resolve(id, failed()).await.unwrap().record.state, State::Failed);
+}
