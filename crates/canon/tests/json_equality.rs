@@ -1,4 +1,4 @@
-//! Which JSON bodies are the same request (SEMANTICS 7; CASES B13 and B14), and which are compared as bytes.
+//! Which JSON bodies are the same request (SEMANTICS 7), and which are compared as bytes.
 
 mod support;
 

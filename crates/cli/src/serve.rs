@@ -1,7 +1,6 @@
 //! `onefold serve`: everything is read, opened and bound before the first request is taken.
 
-use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,6 +11,8 @@ use onefold_core::Contract;
 use onefold_engine::{Engine, Limits};
 use onefold_gateway::{Implicit, Matcher, Options, Route};
 use onefold_http::{TokenKey, TokenRule};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::rustls::ServerConfig;
@@ -187,20 +188,17 @@ fn tokens(claims: &Claims) -> Result<TokenRule, Failure> {
 }
 
 fn tls(files: &TlsFiles) -> Result<Arc<ServerConfig>, Failure> {
-    let open = |path: &Path| -> Result<BufReader<File>, Failure> {
-        let file = File::open(path);
-        file.map(BufReader::new).map_err(|error| {
+    let read = |path: &Path| -> Result<Vec<u8>, Failure> {
+        std::fs::read(path).map_err(|error| {
             Failure::usage(format!("server.tls: {} cannot be read: {error}", path.display()))
         })
     };
     let bad = |path: &Path, what: &str| Failure::usage(format!("server.tls: {} {what}", path.display()));
-    let certs = rustls_pemfile::certs(&mut open(&files.cert)?)
+    let certs = CertificateDer::pem_slice_iter(&read(&files.cert)?)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|_| bad(&files.cert, "is not a PEM file of certificates"))?;
-    let key = rustls_pemfile::private_key(&mut open(&files.key)?)
-        .ok()
-        .flatten()
-        .ok_or_else(|| bad(&files.key, "holds no private key in PEM"))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
+        .map_err(|_| bad(&files.key, "holds no private key in PEM"))?;
     let mut config = ServerConfig::builder()
         .with_no_client_auth()
         .with_single_cert(certs, key)

@@ -1,13 +1,10 @@
 //! Whose key it is, for this gateway: the one place where a request's scope is read, whether it asks for an operation
 //! or for its page.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use onefold_core::contract::ScopeSource;
 use onefold_core::{Contract, Scope};
-use onefold_http::{Missing, Trust, scope};
-use serde_json::Value;
+use onefold_http::{Missing, Trust, carries_expiring_token, scope};
 
 use crate::Gateway;
 use crate::forward::Caller;
@@ -40,17 +37,4 @@ impl Gateway {
             });
         }
     }
-}
-
-/// Whether the credential is a JSON Web Token that says when it expires. It is only looked at, never believed.
-fn carries_expiring_token(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(header::AUTHORIZATION).and_then(|v| v.to_str().ok()) else { return false };
-    let mut pieces = value.trim_start_matches("Bearer ").split('.');
-    let (Some(_), Some(payload), Some(_), None) =
-        (pieces.next(), pieces.next(), pieces.next(), pieces.next())
-    else {
-        return false;
-    };
-    let Ok(text) = URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')) else { return false };
-    serde_json::from_slice::<Value>(&text).is_ok_and(|claims| claims.get("exp").is_some())
 }

@@ -17,7 +17,7 @@ pub use fields::{clean_trailers, is_hop_by_hop, strip_hop_by_hop, strip_hop_by_h
 pub use fingerprint::{RequestHead, body_kind, fingerprint};
 pub use keys::{body_key, header_key};
 pub use problem::ProblemDocument;
-pub use scope::{CLAIM_BYTES_MAX, Missing, Trust, scope};
+pub use scope::{CLAIM_BYTES_MAX, Missing, Trust, carries_expiring_token, scope};
 pub use token::{Claims, Disbelieved, KeyRefused, LEEWAY_SECONDS, TokenKey, TokenRule};
 
 use http::HeaderName;

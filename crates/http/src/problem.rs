@@ -66,6 +66,15 @@ impl ProblemDocument {
 
     /// The document as an answer. `policy` is the path of the published policy, where each type is described.
     pub fn into_response(self, policy: &str) -> Response<Bytes> {
+        let mut response = self.into_bare_response();
+        if let Ok(link) = HeaderValue::try_from(format!("<{policy}>; rel=\"describedby\"")) {
+            response.headers_mut().insert(header::LINK, link);
+        }
+        response
+    }
+
+    /// The document as the answer of a listener that publishes no policy.
+    pub fn into_bare_response(self) -> Response<Bytes> {
         let mut body = Map::new();
         body.insert("type".into(), json!(format!("{TYPE_BASE}{}", self.problem.code())));
         body.insert("title".into(), json!(self.problem.title()));
@@ -91,10 +100,6 @@ impl ProblemDocument {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        let link = format!("<{policy}>; rel=\"describedby\"");
-        if let Ok(link) = HeaderValue::try_from(link) {
-            headers.insert(header::LINK, link);
-        }
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(retry::whole_seconds(after)));
         }

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 
 use http::{HeaderMap, header};
+use jsonwebtoken::dangerous::insecure_decode_claims;
 use onefold_core::contract::ScopeSource;
 use onefold_core::{FingerprintBuilder, IdentityKey, Scope, to_hex};
 use serde_json::Value;
@@ -104,11 +105,22 @@ fn believed(headers: &HeaderMap, trust: Trust<'_>) -> Result<Claims, Missing> {
         (None, _) => "",
         _ => return Err(Missing("the request has more than one Authorization".into())),
     };
-    let token = match line.trim().split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-        _ => return Err(Missing("the request has no bearer token; its claims say whose key it is".into())),
-    };
+    let missing = || Missing("the request has no bearer token; its claims say whose key it is".into());
+    let token = bearer(line).ok_or_else(missing)?;
     trust.tokens.claims(token, trust.now).map_err(|wrong| Missing(wrong.to_string()))
+}
+
+/// The token of an Authorization value (RFC 6750).
+fn bearer(line: &str) -> Option<&str> {
+    let (scheme, token) = line.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Whether the credential is a JSON Web Token that says when it expires. It is only looked at, never believed.
+pub fn carries_expiring_token(headers: &HeaderMap) -> bool {
+    let line = headers.get(header::AUTHORIZATION).and_then(|line| line.to_str().ok());
+    let claims = line.and_then(bearer).and_then(|token| insecure_decode_claims::<Claims>(token).ok());
+    claims.is_some_and(|claims| claims.contains_key("exp"))
 }
 
 /// A claim's text, or its whole number in decimal.

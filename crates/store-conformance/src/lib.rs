@@ -69,7 +69,6 @@ macro_rules! conformance {
             listing::list_has_payloads_and_judged_leases,
             identity::keys_are_compared_byte_for_byte,
             identity::longest_key_and_odd_scopes_come_back_as_they_were,
-            identity::secret_is_the_same_at_every_look,
             payloads::every_kind_of_result_comes_back_as_it_was,
             payloads::empty_body_differs_from_nothing_kept,
             payloads::body_of_a_mebibyte_comes_back_byte_for_byte,

@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("store-sqlite", &["store", "core"]),
     ("store-conformance", &["store", "core"]),
     ("engine", &["store", "core"]),
-    ("http", &["engine", "store", "core", "canon"]),
+    ("http", &["core", "canon"]),
     ("gateway", &["engine", "http", "core", "canon"]),
     ("api", &["engine", "http", "config", "store", "core"]),
     ("config", &["core", "canon"]),

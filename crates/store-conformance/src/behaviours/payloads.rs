@@ -40,7 +40,7 @@ pub async fn every_kind_of_result_comes_back_as_it_was(f: Fixture) {
     assert_eq!(f.record(id).await.resource, resource);
 }
 
-/// Absent and empty are different (LESSONS 13).
+/// Absent and empty are different.
 pub async fn empty_body_differs_from_nothing_kept(f: Fixture) {
     let empty = Kept::Full(Answer { status: 204, ..Answer::default() });
     assert_eq!(kept(&f, "empty", empty.clone()).await, empty);

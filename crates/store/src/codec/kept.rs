@@ -1,6 +1,6 @@
 //! What is kept of a result. Version 1: what it is, then its parts.
 //!
-//! Absent and empty are different (LESSONS 13): an empty body is a body, and a status of 0 is none of ours.
+//! Absent and empty are different: an empty body is a body, and a status of 0 is none of ours.
 
 use onefold_core::{Answer, Kept, NotKept};
 
