@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use onefold_config::{ClaimKey, Claims, Flags, Operation, Settings, TlsFiles};
 use onefold_core::Contract;
+use onefold_core::contract::ScopeSource;
 use onefold_engine::{Engine, Limits};
 use onefold_gateway::{Implicit, Matcher, Options, Route};
 use onefold_http::{TokenKey, TokenRule};
@@ -45,11 +47,14 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     let keeper = engine.keep(settings.store.sweep_every);
     say_how(&settings, serve);
     let admin_address = admin.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
-    let admin_task = tokio::spawn(async move { axum::serve(admin, onefold_api::router(engine)).await });
+    let stopping = Arc::new(AtomicBool::new(false));
+    let router = onefold_api::router(engine, stopping.clone());
+    let admin_task = tokio::spawn(async move { axum::serve(admin, router).await });
     let scheme = if settings.server.tls.is_some() { "https" } else { "http" };
     announce(&format!("listening on {scheme}://{}\nadmin on http://{admin_address}\n", gateway.address()))?;
 
     wait_for_the_end().await?;
+    stopping.store(true, Ordering::Relaxed);
     tracing::info!("stopping: what runs may end within the grace");
     drop(keeper);
     let ended = gateway.stop(settings.server.shutdown_grace).await;
@@ -112,7 +117,7 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
                 path: "*".into(),
                 ..route(&unconfigured(&settings.defaults), Arc::new(|_, _| None))?
             },
-            anonymous: settings.server.listen.ip().is_loopback() || serve.allow_anonymous,
+            anonymous: shares_one_scope(settings, serve),
         }),
     };
     Ok(Options {
@@ -135,6 +140,13 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
         connections_max: connections_max(),
         spool_dir: std::env::temp_dir(),
     })
+}
+
+/// Whether requests without credentials share one scope: only where nothing else says whose key it is, and where
+/// nobody else can connect or somebody has chosen it.
+fn shares_one_scope(settings: &Settings, serve: &Serve) -> bool {
+    settings.defaults.scope == [ScopeSource::Credential]
+        && (settings.server.listen.ip().is_loopback() || serve.allow_anonymous)
 }
 
 /// The contract of requests that no operation names: what carries no key is no operation.
@@ -230,9 +242,9 @@ fn not_bound(address: SocketAddr, setting: &str, error: &io::Error) -> Failure {
 
 fn say_how(settings: &Settings, serve: &Serve) {
     if settings.operations.is_empty() {
-        let anonymous = settings.server.listen.ip().is_loopback() || serve.allow_anonymous;
+        let anonymous = shares_one_scope(settings, serve);
         tracing::info!(
-            requests_without_credentials = if anonymous { "share one scope" } else { "are refused" },
+            requests_without_scope = if anonymous { "share one scope" } else { "are refused" },
             "no operation is configured: every POST and PATCH that carries {} is protected, one operation for each method and path",
             key_names(&settings.defaults),
         );
