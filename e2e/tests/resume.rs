@@ -129,3 +129,25 @@ async fn rule_says_what_a_refusal_of_a_resuming_attempt_means() {
     assert_replay(&gateway.send(&order("k-1")).await, &refused);
     assert_eq!(upstream.seen_at(ROUTE).len(), 2);
 }
+
+#[tokio::test]
+async fn operation_whose_last_attempt_was_lost_is_listed_for_a_person() {
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream, &format!("{RESUME}\nmax_attempts = 2")).await;
+    for nth in 1..=2 {
+        lose_the_first_answer(&upstream, &gateway).await;
+        let listed = gateway.operations_in("outcome_unknown").await.len();
+        assert_eq!(listed, nth - 1, "only the last attempt leaves an unknown outcome");
+    }
+    assert_problem(&gateway.send(&order("k-1")).await, 409, "outcome-unknown");
+    assert_eq!(keys(&upstream).len(), 2);
+    let id = gateway.operations_in("outcome_unknown").await[0]["id"].as_str().expect("an id").to_owned();
+    let shown = gateway.admin_get(&format!("/v1/operations/{id}")).await.json();
+    let lost = shown["history"].as_array().expect("a history");
+    let attempts: Vec<_> = lost.iter().map(|event| (&event["kind"], event["attempt"].as_u64())).collect();
+    assert_eq!(
+        attempts,
+        [(&"outcome_unknown".into(), Some(1)), (&"outcome_unknown".into(), Some(2))],
+        "{shown}"
+    );
+}

@@ -66,12 +66,15 @@ pub enum ActError {
     /// There is no such operation.
     #[error("there is no such operation")]
     NotFound,
-    /// Its outcome is not unknown.
-    #[error("the operation is {state}; there is no unknown outcome to settle")]
+    /// It is in a state in which there is nothing to do.
+    #[error("the operation is {state}; there is nothing to settle or to release")]
     NotUnknown {
         /// Its state.
         state: State,
     },
+    /// It is to be released and its outcome is unknown already.
+    #[error("the operation is outcome_unknown already; resolve settles it")]
+    AlreadyUnknown,
     /// Its attempt is alive.
     #[error("attempt {attempt} is alive; its lease runs for {} ms more", .left.as_millis())]
     OwnerAlive {
@@ -165,6 +168,9 @@ impl Engine {
                 Ok((&[State::Processing], if force { Also::Nothing } else { Also::LeaseOver }))
             }
             (State::Received, _) => Ok((&[State::Received], Also::Nothing)),
+            // Settled as failed by mistake, and nobody has begun again.
+            (State::Failed, _) if record.key.is_some() => Ok((&[State::Failed], Also::Nothing)),
+            (State::OutcomeUnknown, _) => Err(ActError::AlreadyUnknown),
             (state, _) => Err(ActError::NotUnknown { state }),
         })
         .await
@@ -191,6 +197,7 @@ impl Engine {
             match self.0.store.advance(advance).await? {
                 Advanced::Done { .. } => {
                     let shown = self.show(id).await?.ok_or(ActError::NotFound)?;
+                    tracing::info!(operation = %id, state = %shown.record.state, who = event.who, "an operator acted");
                     self.0.flights.taken(shown.record.clone(), shown.now);
                     return Ok(shown);
                 }

@@ -111,19 +111,17 @@ impl Engine {
 }
 
 fn lost(record: &Record, start: Start, reason: &str) -> Advance {
-    let (step, event) = match record.on_stale {
-        OnStale::Resume => (Step::Lapse, None),
-        OnStale::Unknown => {
-            let event = NewEvent {
-                kind: EventKind::Unknown,
-                who: THE_LAYER.into(),
-                reason: reason.into(),
-                evidence: String::new(),
-            };
-            (Step::LoseOutcome, Some(event))
-        }
+    let step = match record.on_stale {
+        OnStale::Resume => Step::Lapse,
+        OnStale::Unknown => Step::LoseOutcome,
     };
-    Advance { id: record.id, start, step, event, if_superseded: None }
+    let event = NewEvent {
+        kind: EventKind::Unknown,
+        who: THE_LAYER.into(),
+        reason: reason.into(),
+        evidence: String::new(),
+    };
+    Advance { id: record.id, start, step, event: Some(event), if_superseded: None }
 }
 
 pub(crate) fn renewal(id: OperationId, attempt: u32, lease: Duration) -> Advance {
@@ -246,8 +244,7 @@ impl Parts {
         let start = Start { states: &[State::Processing], attempt: self.record.attempt, also: Also::Nothing };
         match self.engine.0.store.advance(lost(&self.record, start, reason)).await {
             Ok(Advanced::Done { now, .. }) => {
-                let signals = &self.engine.0.signals;
-                signals.bump(&signals.outcomes_lost, &self.call.label);
+                self.outcome_lost(reason);
                 leader.end(Arc::new(self.without_outcome()), now);
             }
             Ok(Advanced::Superseded(_) | Advanced::Missing) => self.engine.0.signals.fenced_write(),
@@ -256,6 +253,13 @@ impl Parts {
                 tracing::warn!(operation = %self.record.id, %error, "the lost outcome could not be marked; the lease will end");
             }
         }
+    }
+
+    fn outcome_lost(&self, reason: &str) {
+        let signals = &self.engine.0.signals;
+        signals.bump(&signals.outcomes_lost, &self.call.label);
+        let (id, attempt, name) = (self.record.id, self.record.attempt, &*self.call.label);
+        tracing::warn!(operation = %id, name, attempt, reason, "the outcome of an attempt is not known");
     }
 
     fn without_outcome(&self) -> Record {
@@ -338,7 +342,7 @@ impl Parts {
             }
         };
         let record = if verdict.outcome == Outcome::Unknown {
-            signals.bump(&signals.outcomes_lost, &self.call.label);
+            self.outcome_lost(&verdict.reason);
             self.without_outcome()
         } else {
             let kept = self.kept(&verdict);

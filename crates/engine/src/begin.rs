@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use onefold_core::contract::{AfterExpiry, TOMBSTONE};
+use onefold_core::contract::{AfterExpiry, OnStale, TOMBSTONE};
 use onefold_core::key::KeyTime;
 use onefold_core::{Contract, Counters, Kept, Lease, OperationId, Record, Request, State, StoreTime};
 use onefold_store::{Advance, Advanced, Also, Claim, Promise, Start, Step};
@@ -22,7 +22,7 @@ impl Engine {
             ignored: call.contract.fingerprint.ignore.clone(),
             owner: self.0.owner.clone(),
             lease: call.contract.lease,
-            promise: promise(&call.contract),
+            promise: promise(&call.contract, 1),
             live_keys_max: Some(self.0.limits.live_keys_per_scope),
             key_expires_at: request(call).key_expires_at(&call.contract),
         }
@@ -52,7 +52,7 @@ impl Engine {
             lease: call.contract.lease,
             fingerprint: call.fingerprint,
             ignored: call.contract.fingerprint.ignore.clone(),
-            promise: promise(&call.contract),
+            promise: promise(&call.contract, record.attempt + 1),
         };
         let start = Start { states, attempt: record.attempt, also };
         let advance = Advance { id: record.id, start, step, event: None, if_superseded: None };
@@ -66,12 +66,17 @@ pub(crate) fn request(call: &Call) -> Request<'_> {
     Request { fingerprint: &call.fingerprint, key_time }
 }
 
-fn promise(contract: &Contract) -> Promise {
+/// After the last attempt that the contract allows nobody resumes: a lost outcome is a person's to settle.
+fn on_stale(contract: &Contract, attempt: u32) -> OnStale {
+    if contract.exhausted(attempt) { OnStale::Unknown } else { contract.on_stale }
+}
+
+fn promise(contract: &Contract, attempt: u32) -> Promise {
     let tombstone = match contract.after_expiry {
         AfterExpiry::Reject => TOMBSTONE,
         AfterExpiry::New => Duration::ZERO,
     };
-    Promise { on_stale: contract.on_stale, retention: contract.retention, tombstone }
+    Promise { on_stale: on_stale(contract, attempt), retention: contract.retention, tombstone }
 }
 
 pub(crate) fn first_attempt(call: &Call, id: OperationId, owner: &str, now: StoreTime) -> Record {
@@ -87,7 +92,7 @@ pub(crate) fn first_attempt(call: &Call, id: OperationId, owner: &str, now: Stor
         attempt: 1,
         owner: owner.to_owned(),
         lease: Lease::Alive(call.contract.lease),
-        on_stale: call.contract.on_stale,
+        on_stale: on_stale(&call.contract, 1),
         resource: None,
         kept: Kept::Nothing,
         created_at: now,
@@ -111,7 +116,7 @@ pub(crate) fn next_attempt(call: &Call, record: Record, owner: &str, now: StoreT
         attempt: record.attempt + 1,
         owner: owner.to_owned(),
         lease: Lease::Alive(call.contract.lease),
-        on_stale: call.contract.on_stale,
+        on_stale: on_stale(&call.contract, record.attempt + 1),
         resource: None,
         kept: Kept::Nothing,
         created_at: if anew { now } else { record.created_at },

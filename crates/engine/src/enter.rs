@@ -226,7 +226,9 @@ impl Engine {
                     asked = Instant::now();
                     found = Some(leader.heard(self.answered(self.0.store.read(id).await))?);
                 }
-                (Decision::Unknown, Some(record)) if record.state == State::Processing => {
+                (Decision::Unknown | Decision::NeedsOperator, Some(record))
+                    if record.state == State::Processing =>
+                {
                     leader.heard(self.lose_stale(call, &record).await)?;
                     asked = Instant::now();
                     found = Some(leader.heard(self.answered(self.0.store.read(id).await))?);

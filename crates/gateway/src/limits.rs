@@ -29,3 +29,5 @@ pub(crate) const HEAD_READ_MAX: Duration = Duration::from_secs(30);
 pub(crate) const ANSWER_LINES_MAX: usize = 1000;
 /// Connections that wait to be accepted; the system may allow fewer (`net.core.somaxconn`).
 pub(crate) const BACKLOG: u32 = 4096;
+/// How often it is said that every place for a connection is taken.
+pub(crate) const FULL_SAID_EVERY: Duration = Duration::from_secs(60);

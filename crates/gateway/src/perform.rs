@@ -148,7 +148,6 @@ impl Performance {
     /// The request was written and there is no answer.
     async fn lost(&self, attempt: Attempt, why: &str, told: Told) {
         let url = self.operation_url(attempt.id());
-        tracing::warn!(operation = %attempt.id(), why, "the upstream's answer was lost");
         attempt.settle(Verdict::unknown(format!("the upstream's answer was lost: {why}"))).await;
         self.tell(told, self.no_answer(Problem::AnswerLost, url));
     }

@@ -21,7 +21,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
 use crate::forward::{self, Caller};
-use crate::limits::{BACKLOG, HEAD_READ_MAX};
+use crate::limits::{BACKLOG, FULL_SAID_EVERY, HEAD_READ_MAX};
 use crate::upstream::Upstream;
 use crate::{Gateway, Options, Shared, handle};
 
@@ -107,7 +107,15 @@ async fn accept(
     let connections = GracefulShutdown::new();
     let tls = gateway.options.tls.clone().map(TlsAcceptor::from);
     let places = Arc::new(Semaphore::new(gateway.options.connections_max));
+    let mut warned: Option<Instant> = None;
     loop {
+        if places.available_permits() == 0 && warned.is_none_or(|at| at.elapsed() > FULL_SAID_EVERY) {
+            warned = Some(Instant::now());
+            tracing::warn!(
+                connections = gateway.options.connections_max,
+                "every place for a connection is taken; callers wait to be accepted (the limit of open files says how many)",
+            );
+        }
         let accepted = tokio::select! {
             accepted = take(&places, &listener) => accepted,
             _ = stopped.changed() => return connections,

@@ -139,8 +139,22 @@ async fn after_the_allowed_attempts_were_lost_a_person_is_needed() {
         assert_eq!(attempt.number(), number);
         recorded(attempt.settle(Verdict::unknown("hung up")).await);
     }
-    assert_eq!(decision(&engine, &order).await, Decision::NeedsOperator);
-    assert_eq!(decision(&world.engine(), &order).await, Decision::NeedsOperator);
+    assert_eq!(decision(&engine, &order).await, Decision::Unknown);
+    assert_eq!(decision(&world.engine(), &order).await, Decision::Unknown);
+    assert_eq!(record(&engine, &order).await.state, State::OutcomeUnknown, "it is listed for a person");
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_attempt_whose_process_is_gone_is_listed_for_a_person() {
+    let world = World::new();
+    let (silent, store) = world.flaky();
+    let order = call(Contract { max_attempts: 1, ..resumable() }, "3 apples");
+    store.next_times(9, Asked::Renew, Fault::Unavailable);
+    let _gone = begin(&silent, &order).await;
+    sleep(secs(4)).await;
+    let engine = world.engine();
+    assert_eq!(decision(&engine, &order).await, Decision::Unknown);
+    assert_eq!(record(&engine, &order).await.state, State::OutcomeUnknown);
 }
 
 #[tokio::test(start_paused = true)]
