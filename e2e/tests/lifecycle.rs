@@ -42,6 +42,8 @@ async fn running_request_finishes_within_the_grace() {
     })
     .await;
     assert!(gateway.is_running(), "ended before its request");
+    let ready = gateway.admin_get("/readyz").await;
+    assert_eq!((ready.status, ready.text().as_str()), (503, "not ready: stopping\n"));
     gate.open();
     let first = first.await.unwrap();
     assert_fresh(&first, 200);

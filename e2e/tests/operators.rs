@@ -194,3 +194,52 @@ async fn command_releases_a_claim_within_its_lease_by_force_alone() {
     forced.assert_code(0);
     assert_eq!(gateway.operations_in("outcome_unknown").await.len(), 1);
 }
+
+#[tokio::test]
+async fn command_takes_the_path_that_callers_are_given() {
+    let upstream = Upstream::start().await;
+    let (gateway, id) = with_unknown(&upstream, setup(&upstream, "")).await;
+    let shown = gateway.command(&["operations", "show", &format!("/operations/{id}")]).await;
+    assert_eq!(shown.json()["id"], id.as_str());
+}
+
+#[tokio::test]
+async fn command_looks_at_an_answer_before_it_is_kept() {
+    let upstream = Upstream::start().await;
+    let (gateway, id) = with_unknown(&upstream, setup(&upstream, "")).await;
+    let resolve = ["operations", "resolve", &id, "--reason", "asked", "--evidence", "ticket 7", "--as"];
+    let refused: [&[&str]; 4] = [
+        &["succeeded", "--status", "201", "--body", "{\"order\":"],
+        &["succeeded", "--status", "204", "--body", "{}"],
+        &["failed", "--status", "201"],
+        &["failed", "--resource", "order:5001"],
+    ];
+    for wrong in refused {
+        gateway.command(&[&resolve, wrong].concat()).await.assert_code(2);
+    }
+    assert_problem(&gateway.send(&order("k-1")).await, 409, "outcome-unknown");
+}
+
+#[tokio::test]
+async fn what_was_settled_as_failed_by_mistake_is_taken_back() {
+    let upstream = Upstream::start().await;
+    let (gateway, id) = with_unknown(&upstream, setup(&upstream, "")).await;
+    let resolve = ["operations", "resolve", &id, "--as", "failed", "--reason", "asked", "--evidence", "none"];
+    gateway.command(&resolve).await.assert_code(0);
+    let release = ["operations", "release", &id, "--reason", "looked at the wrong customer"];
+    gateway.command(&release).await.assert_code(0);
+    assert_problem(&gateway.send(&order("k-1")).await, 409, "outcome-unknown");
+    gateway.command(&release).await.assert_code(1);
+}
+
+#[tokio::test]
+async fn list_whose_reader_has_gone_ends_quietly() {
+    let upstream = Upstream::start().await;
+    let (gateway, _) = with_unknown(&upstream, setup(&upstream, "")).await;
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = onefold_testkit::binary::command(gateway.setup().directory().path());
+    command.args(["operations", "list", "--store", gateway.setup().store_address()]).stdout(writer);
+    let ended = command.output().expect("runs");
+    assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(0), ""));
+}

@@ -1,5 +1,7 @@
 //! Whether the process lives, whether it can do its work, and what it has counted.
 
+use std::sync::atomic::Ordering;
+
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,8 +14,11 @@ pub(crate) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// The store can be read and written.
+/// The store can be read and written, and the process goes on.
 pub(crate) async fn ready(State(admin): State<Admin>) -> Response {
+    if admin.stopping.load(Ordering::Relaxed) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "not ready: stopping\n").into_response();
+    }
     match admin.engine.ready().await {
         Ok(()) => "ready\n".into_response(),
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {error}\n")).into_response(),

@@ -9,6 +9,7 @@ mod own_host;
 mod refusal;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -21,14 +22,15 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 #[derive(Clone)]
 struct Admin {
     engine: Engine,
+    stopping: Arc<AtomicBool>,
     metrics: Arc<Registry>,
 }
 
-/// The routes of the admin listener.
-pub fn router(engine: Engine) -> Router {
+/// The routes of the admin listener. Once `stopping` is set the process is not ready any more.
+pub fn router(engine: Engine, stopping: Arc<AtomicBool>) -> Router {
     let mut metrics = Registry::default();
     engine.signals().register(&mut metrics);
-    let admin = Admin { engine, metrics: Arc::new(metrics) };
+    let admin = Admin { engine, stopping, metrics: Arc::new(metrics) };
     Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))

@@ -17,6 +17,8 @@ use crate::refusal::Refusal;
 
 /// Records on one page.
 const PAGE: u32 = 100;
+/// The most on one page.
+const PAGE_MAX: u32 = 1000;
 /// Who acts here, until there are roles.
 const WHO: &str = "admin listener";
 
@@ -51,7 +53,10 @@ pub(crate) async fn list(
             .transpose()
             .map_err(|e| invalid(format!("older_than: {e}")))?,
         cursor: listing.cursor,
-        limit: listing.limit.unwrap_or(PAGE).clamp(1, 1000),
+        limit: match listing.limit.unwrap_or(PAGE) {
+            limit @ 1..=PAGE_MAX => limit,
+            _ => return Err(invalid(format!("limit: 1 to {PAGE_MAX}"))),
+        },
     };
     let page = admin.engine.list(query).await?;
     let items: Vec<Value> = page.records.iter().map(|record| view::for_operator(record, page.now)).collect();

@@ -35,7 +35,7 @@ impl From<ActError> for Refusal {
     fn from(error: ActError) -> Refusal {
         let problem = match &error {
             ActError::NotFound => Problem::NotFound,
-            ActError::NotUnknown { .. } => Problem::NotUnknown,
+            ActError::NotUnknown { .. } | ActError::AlreadyUnknown => Problem::NotUnknown,
             ActError::OwnerAlive { .. } => Problem::OwnerAlive,
             ActError::TextMissing(_) => Problem::ReasonMissing,
             ActError::NothingToKeep => Problem::RequestInvalid,

@@ -144,16 +144,16 @@ pub(crate) struct List {
     #[arg(long)]
     pub(crate) state: Option<String>,
     /// Of this operation
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub(crate) operation: Option<String>,
     /// Of this scope; may be repeated, in the order of the contract
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) scope: Vec<String>,
     /// Under this key
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub(crate) key: Option<String>,
     /// With this resource id
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub(crate) resource: Option<String>,
     /// Made at least this long ago: 30s, 5m, 7d
     #[arg(long, value_name = "DURATION")]

@@ -8,6 +8,7 @@ mod demo;
 mod exit;
 mod log;
 mod operations;
+mod out;
 mod serve;
 mod store;
 

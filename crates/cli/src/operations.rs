@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use comfy_table::presets::UTF8_NO_BORDERS;
+use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
-use onefold_core::{Answer, Lease, OperationId, Record, Resource, State, StoreTime};
+use onefold_core::{Answer, Event, Lease, OperationId, Record, Resource, State, StoreTime, printable};
 use onefold_engine::{ActError, Engine, Release, Resolution, ResolvedAs, Shown};
 use onefold_http::{capture, view};
 use onefold_store::{Query, StoreError};
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Common, List, Operations, Output, Resolve, ResolveAs};
 use crate::exit::Failure;
+use crate::out::print;
 use crate::store;
 
 /// Runs one of the commands.
@@ -55,16 +56,16 @@ async fn list(engine: &Engine, output: Output, wanted: List) -> Result<ExitCode,
     let page = engine.list(query).await.map_err(unavailable)?;
     if output == Output::Json {
         let items: Vec<Value> = page.records.iter().map(|r| view::for_operator(r, page.now)).collect();
-        println!("{}", json!({"items": items, "next_cursor": page.next_cursor}));
+        print(json!({"items": items, "next_cursor": page.next_cursor}))?;
         return Ok(ExitCode::SUCCESS);
     }
     if page.records.is_empty() {
-        println!("no such operation");
+        print("no such operation")?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
-    table.load_style(UTF8_NO_BORDERS).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["id", "operation", "state", "attempt", "age", "key"]);
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["id", "operation", "state", "attempt", "age", "key", "scope"]);
     for record in &page.records {
         table.add_row([
             record.id.to_string(),
@@ -73,62 +74,72 @@ async fn list(engine: &Engine, output: Output, wanted: List) -> Result<ExitCode,
             record.attempt.to_string(),
             age(record.created_at, page.now),
             key(record),
+            scope(record),
         ]);
     }
-    println!("{table}");
+    print(table)?;
     if let Some(cursor) = page.next_cursor {
-        println!("there are more: --cursor {cursor}");
+        print(format!("there are more: --cursor {cursor}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn show(output: Output, shown: &Shown) -> Result<ExitCode, Failure> {
-    let view = view::with_history(&shown.record, &shown.events, shown.now);
-    if output == Output::Json {
-        println!("{view}");
-        return Ok(ExitCode::SUCCESS);
-    }
-    let record = &shown.record;
-    println!("operation   {}", printable(&record.operation));
-    println!("id          {}", record.id);
-    println!("scope       {}", record.key.as_ref().map_or("-".to_owned(), |_| record.scope.to_string()));
-    println!("key         {}", key(record));
-    println!("state       {}", state(record));
-    println!("attempt     {} (by {})", record.attempt, printable(&record.owner));
-    println!("created     {} ({} ago)", view::time(record.created_at), age(record.created_at, shown.now));
-    for (name, at) in [("completed", record.completed_at), ("expires", record.expires_at)] {
-        if let Some(at) = at {
-            println!("{name:<12}{}", view::time(at));
-        }
-    }
-    if let Some(resource) = &record.resource {
-        println!("resource    {}:{}", printable(&resource.kind), printable(&resource.id));
-    }
-    println!("response    {}", view["response"]);
-    let counters = record.counters;
-    println!(
-        "met by      {} duplicates, {} replays, {} conflicts",
-        counters.duplicates, counters.replays, counters.conflicts
-    );
-    for event in &shown.events {
-        println!(
-            "{}  attempt {} {} by {}: {}{}",
-            view::time(event.at),
-            event.attempt,
-            view::event_kind(event.kind),
-            printable(&event.who),
-            printable(&event.reason),
-            if event.evidence.is_empty() {
-                String::new()
-            } else {
-                format!(" [{}]", printable(&event.evidence))
-            },
-        );
-    }
-    if let Some(next) = next_step(record) {
-        println!("\n{next}");
+    match output {
+        Output::Json => print(view::with_history(&shown.record, &shown.events, shown.now))?,
+        Output::Text => print(lines(shown).join("\n"))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn lines(shown: &Shown) -> Vec<String> {
+    let record = &shown.record;
+    let tombstone = record.key.is_none();
+    let mut lines = vec![
+        format!("operation   {}", printable(&record.operation)),
+        format!("id          {}", record.id),
+        format!("scope       {}", scope(record)),
+        format!("key         {}", key(record)),
+        format!("state       {}", state(record)),
+        match tombstone {
+            false => format!("attempt     {} (by {})", record.attempt, printable(&record.owner)),
+            true => format!(
+                "attempt     {} (a tombstone: the rest was dropped with the retention)",
+                record.attempt
+            ),
+        },
+        format!("created     {} ({} ago)", view::time(record.created_at), age(record.created_at, shown.now)),
+    ];
+    for (name, at) in [("completed", record.completed_at), ("expires", record.expires_at)] {
+        lines.extend(at.map(|at| format!("{name:<12}{}", view::time(at))));
+    }
+    if let Some(resource) = &record.resource {
+        lines.push(format!("resource    {}:{}", printable(&resource.kind), printable(&resource.id)));
+    }
+    let response = &view::for_operator(record, shown.now)["response"];
+    if !response.is_null() {
+        lines.push(format!("response    {response}"));
+    }
+    let counters = record.counters;
+    lines.push(format!(
+        "met by      {} duplicates, {} replays, {} conflicts",
+        counters.duplicates, counters.replays, counters.conflicts
+    ));
+    lines.extend(shown.events.iter().map(history));
+    if let Some(next) = next_step(record) {
+        lines.push(format!("\n{next}"));
+    }
+    lines
+}
+
+fn history(event: &Event) -> String {
+    let (at, kind, attempt) = (view::time(event.at), view::event_kind(event.kind), event.attempt);
+    let (who, reason) = (printable(&event.who), printable(&event.reason));
+    let evidence = match event.evidence.as_str() {
+        "" => String::new(),
+        evidence => format!(" [{}]", printable(evidence)),
+    };
+    format!("{at}  attempt {attempt} {kind} by {who}: {reason}{evidence}")
 }
 
 /// What the operator can do about it.
@@ -156,6 +167,7 @@ fn resolution(resolve: Resolve) -> Result<Resolution, Failure> {
         None => None,
         Some(status) => {
             let body = body(resolve.body.as_deref())?;
+            fits(status, body.as_deref(), &resolve.content_type)?;
             let headers = match body {
                 Some(_) => vec![("content-type".to_owned(), resolve.content_type)],
                 None => Vec::new(),
@@ -178,6 +190,20 @@ fn resolution(resolve: Resolve) -> Result<Resolution, Failure> {
     })
 }
 
+/// What duplicates get from now on is looked at before it is kept.
+fn fits(status: u16, body: Option<&[u8]>, content_type: &str) -> Result<(), Failure> {
+    let Some(body) = body else { return Ok(()) };
+    if matches!(status, 204 | 205 | 304) {
+        return Err(Failure::usage(format!("--body: an answer of status {status} has no body")));
+    }
+    if content_type == "application/json"
+        && let Err(error) = serde_json::from_slice::<Value>(body)
+    {
+        return Err(Failure::usage(format!("--body is no JSON ({error}); name another --content-type")));
+    }
+    Ok(())
+}
+
 fn body(text: Option<&str>) -> Result<Option<Vec<u8>>, Failure> {
     match text.map(|text| text.strip_prefix('@').ok_or(text)) {
         None => Ok(None),
@@ -189,8 +215,10 @@ fn body(text: Option<&str>) -> Result<Option<Vec<u8>>, Failure> {
     }
 }
 
+/// An id, or the path that callers are given: `/operations/ID`.
 fn operation_id(text: &str) -> Result<OperationId, Failure> {
-    text.parse().map_err(|error| Failure::usage(format!("{error}; see `onefold operations list`")))
+    let id = text.rsplit('/').next().unwrap_or_default();
+    id.parse().map_err(|error| Failure::usage(format!("{error}; see `onefold operations list`")))
 }
 
 fn who() -> String {
@@ -211,9 +239,8 @@ fn key(record: &Record) -> String {
     record.key.as_ref().map_or("-".to_owned(), |key| printable(key.as_str()))
 }
 
-/// Keys come from callers: control characters never reach the terminal.
-fn printable(text: &str) -> String {
-    text.escape_debug().to_string()
+fn scope(record: &Record) -> String {
+    record.key.as_ref().map_or("-".to_owned(), |_| record.scope.to_string())
 }
 
 fn age(from: StoreTime, now: StoreTime) -> String {
@@ -241,6 +268,8 @@ fn refused(error: ActError) -> Failure {
         ActError::OwnerAlive { .. } => {
             Failure::busy(format!("{error}; wait for it, or release it with --force"))
         }
-        ActError::NotFound | ActError::NotUnknown { .. } => Failure::failed(error.to_string()),
+        ActError::NotFound | ActError::NotUnknown { .. } | ActError::AlreadyUnknown => {
+            Failure::failed(error.to_string())
+        }
     }
 }

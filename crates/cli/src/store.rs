@@ -9,6 +9,7 @@ use onefold_store_sqlite::{Options, SqliteStore};
 
 use crate::args::Common;
 use crate::exit::Failure;
+use crate::out::print;
 
 /// Where the store is and what it needs: from the flag, else from the settings, else the default.
 pub(crate) struct Place {
@@ -64,6 +65,6 @@ pub(crate) fn engine(common: &Common) -> Result<Engine, Failure> {
 pub(crate) fn migrate(common: &Common) -> Result<ExitCode, Failure> {
     let place = Place { migrate: true, ..Place::of(common)? };
     place.open()?;
-    println!("{} has the schema of this release", place.url);
+    print(format!("{} has the schema of this release", place.url))?;
     Ok(ExitCode::SUCCESS)
 }

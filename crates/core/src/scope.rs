@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::printable;
+
 /// One named part of a scope, such as `tenant = acme`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ScopePart {
@@ -45,7 +47,7 @@ impl fmt::Display for Scope {
         }
         for (i, part) in self.0.iter().enumerate() {
             let comma = if i == 0 { "" } else { "," };
-            write!(f, "{comma}{}={}", part.name.escape_debug(), part.value.escape_debug())?;
+            write!(f, "{comma}{}={}", printable(&part.name), printable(&part.value))?;
         }
         Ok(())
     }

@@ -32,10 +32,16 @@ pub enum OpenError {
         /// The latest schema of this release.
         known: u32,
     },
-    /// The schema is old or absent, and migrating is off.
+    /// There is no store, and migrating is off.
+    #[error(
+        "there is no store at {}; if there should be one, put it back: `onefold store migrate` makes a new, empty one, in which every key used so far is new",
+        .0.display()
+    )]
+    Absent(PathBuf),
+    /// The schema is old, and migrating is off.
     #[error("the store has schema {found} and this release needs {needed}; run `onefold store migrate`")]
     NeedsMigration {
-        /// The schema of the file; 0 when there is none.
+        /// The schema of the file.
         found: u32,
         /// The schema of this release.
         needed: u32,

@@ -79,8 +79,11 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> 
     check_directory(path)?;
     let migrate = if options.migrate { Migrate::Yes } else { Migrate::No };
     match header::inspect(path)? {
-        Found::Nothing if migrate == Migrate::No => return Err(migrate::needs_migration(0)),
-        Found::Nothing => file::make(path).map_err(|error| OpenError::io(path, &error))?,
+        Found::Nothing if migrate == Migrate::No => return Err(OpenError::Absent(path.to_owned())),
+        Found::Nothing => {
+            file::make(path).map_err(|error| OpenError::io(path, &error))?;
+            tracing::warn!(path = %path.display(), "a new, empty store was made: every key is new to it");
+        }
         Found::Ours { schema } => {
             migrate::check_known(schema)?;
             check_writable(path)?;

@@ -97,7 +97,7 @@ impl Writer {
         let lost = |error: rusqlite::Error| unavailable(&error);
         if FileId::at(&self.path).ok() != Some(self.file) {
             return Err(StoreError::Unavailable(format!(
-                "{} was removed or replaced while it was open; put it back, or stop and start again",
+                "{} was removed or replaced while it was open; put it back. A restart without it begins an empty store, and every key used so far is new",
                 self.path.display()
             )));
         }

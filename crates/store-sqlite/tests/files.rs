@@ -99,7 +99,7 @@ fn a_store_that_needs_migration_says_which_command_to_run() {
     let directory = directory();
     let path = directory.path().join("onefold.db");
     let error = refused(&path, Options { migrate: false, ..options() });
-    assert!(matches!(error, OpenError::NeedsMigration { found: 0, .. }), "{error}");
+    assert!(matches!(error, OpenError::Absent(_)), "{error}");
     assert!(error.to_string().contains("onefold store migrate"), "{error}");
     assert!(!path.exists());
     drop(SqliteStore::open(&path, options()).unwrap());
