@@ -25,8 +25,18 @@ const REPLAYED_KEYS: usize = 2000;
 /// What the gateway is to reach, as a share of what nginx does with new orders.
 const GOALS: [(Service, f64, f64); 2] = [(Service::Orders, 0.8, 2.0), (Service::Nothing, 0.3, 1.0)];
 
-const HEADER: [&str; 9] =
-    ["upstream", "connections", "what", "a second", "p50 ms", "p99 ms", "ratio to nginx", "goal", "met"];
+const HEADER: [&str; 10] = [
+    "upstream",
+    "connections",
+    "what",
+    "a second",
+    "p50 ms",
+    "p99 ms",
+    "CPU µs each",
+    "ratio to nginx",
+    "goal",
+    "met",
+];
 
 /// Measures and prints.
 pub(crate) fn run(settings: &Settings) -> Result<Report> {
@@ -88,15 +98,32 @@ impl Place<'_> {
         for measured in measured.iter_mut().filter(|measured| measured.service == service) {
             let connections = measured.connections;
             if let Some(nginx) = &nginx {
-                measured.nginx.push(load::measure(nginx.address, connections, &new, settings)?);
+                let sample = load::measure(nginx.address, connections, &new, settings)?;
+                measured.nginx.push(Measure { sample, cpu_us: None });
             }
-            measured.new.push(load::measure(gateway.address, connections, &new, settings)?);
+            measured.new.push(through(&gateway, connections, &new, settings)?);
             let replays = Keys::Used(used.clone());
-            measured.replay.push(load::measure(gateway.address, connections, &replays, settings)?);
+            measured.replay.push(through(&gateway, connections, &replays, settings)?);
             gateway.check()?;
         }
         Ok(())
     }
+}
+
+/// One measurement through the gateway.
+fn through(gateway: &Gateway, connections: u32, keys: &Keys, settings: &Settings) -> Result<Measure> {
+    let before = gateway.cpu();
+    let sample = load::measure(gateway.address, connections, keys, settings)?;
+    let used = gateway.cpu().zip(before).map(|(after, before)| after.saturating_sub(before));
+    let cpu_us = used.map(|used| used.as_secs_f64() * 1e6 / sample.answers as f64);
+    Ok(Measure { sample, cpu_us })
+}
+
+/// What one measurement found, and the gateway's processor time for each answer.
+#[derive(Clone, Copy)]
+struct Measure {
+    sample: Sample,
+    cpu_us: Option<f64>,
 }
 
 fn used_keys(kind: KeysKind) -> Arc<[KeyText]> {
@@ -108,9 +135,9 @@ fn used_keys(kind: KeysKind) -> Arc<[KeyText]> {
 struct Measured {
     service: Service,
     connections: u32,
-    nginx: Vec<Sample>,
-    new: Vec<Sample>,
-    replay: Vec<Sample>,
+    nginx: Vec<Measure>,
+    new: Vec<Measure>,
+    replay: Vec<Measure>,
 }
 
 impl Measured {
@@ -129,7 +156,7 @@ impl Measured {
         self.row(report, "gateway, replay", &self.replay, goal(|goals| goals.2));
     }
 
-    fn row(&self, report: &mut Report, what: &str, samples: &[Sample], goal: Option<Goal>) {
+    fn row(&self, report: &mut Report, what: &str, samples: &[Measure], goal: Option<Goal>) {
         if samples.is_empty() {
             return;
         }
@@ -138,7 +165,7 @@ impl Measured {
             format!("{}/{}/{what}/{of}", self.service.name(), self.connections)
         };
         let figure = |of: &str, value: fn(&Sample) -> f64| {
-            Figure::of(name(of), &samples.iter().map(value).collect::<Vec<_>>())
+            Figure::of(name(of), &samples.iter().map(|of| value(&of.sample)).collect::<Vec<_>>())
         };
         let mut figures = vec![
             figure("per_s", |sample| sample.per_s),
@@ -146,16 +173,19 @@ impl Measured {
             figure("p99_ms", |sample| sample.p99_ms),
         ];
         let pairs = samples.iter().zip(&self.nginx);
-        let ratios: Vec<f64> = pairs.map(|(ours, theirs)| ours.per_s / theirs.per_s).collect();
-        if !what.starts_with("nginx") && !ratios.is_empty() {
-            figures.push(Figure::of(name("ratio"), &ratios).with(goal));
-        }
+        let ratios: Vec<f64> = pairs.map(|(ours, theirs)| ours.sample.per_s / theirs.sample.per_s).collect();
         let mut cells = vec![self.service.name().to_owned(), self.connections.to_string(), what.to_owned()];
         cells.extend(figures.iter().map(Figure::shown));
-        cells.resize(6 + 1, String::new());
-        let ratio = figures.get(3);
-        cells.push(ratio.map(Figure::goal).unwrap_or_default());
-        cells.push(ratio.map(Figure::met_in_words).unwrap_or_default().to_owned());
+        let of_gateway = !what.starts_with("nginx");
+        let cpu: Option<Vec<f64>> = samples.iter().map(|of| of.cpu_us).collect();
+        let cpu = cpu.map(|cpu| Figure::of(name("cpu_us"), &cpu));
+        let ratio = (of_gateway && !ratios.is_empty()).then(|| Figure::of(name("ratio"), &ratios).with(goal));
+        cells.push(cpu.as_ref().map(Figure::shown).unwrap_or_default());
+        cells.push(ratio.as_ref().map(Figure::shown).unwrap_or_default());
+        cells.push(ratio.as_ref().map(Figure::goal).unwrap_or_default());
+        cells.push(ratio.as_ref().map(Figure::met_in_words).unwrap_or_default().to_owned());
+        figures.extend(cpu);
+        figures.extend(ratio);
         report.row(cells, figures);
     }
 }

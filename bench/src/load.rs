@@ -31,6 +31,8 @@ pub(crate) struct Sample {
     pub(crate) per_s: f64,
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
+    /// Answers in all, those of the warm-up included.
+    pub(crate) answers: u64,
 }
 
 /// Places orders for the warm-up and the window, and measures the window.
@@ -41,18 +43,20 @@ pub(crate) fn measure(
     settings: &Settings,
 ) -> Result<Sample> {
     let window = settings.window();
-    let histogram = runtime()?.block_on(async {
+    let (histogram, answers) = runtime()?.block_on(async {
         let wires = connect(address, connections).await?;
         let from = Instant::now() + settings.warmup();
         let mut tasks = JoinSet::new();
         for wire in wires {
             tasks.spawn(ask_until(wire, keys.clone(), from, window));
         }
-        let mut all = Histogram::new();
+        let (mut all, mut answers) = (Histogram::new(), 0);
         while let Some(done) = tasks.join_next().await {
-            all.merge(&done??);
+            let (histogram, heard) = done??;
+            all.merge(&histogram);
+            answers += heard;
         }
-        anyhow::Ok(all)
+        anyhow::Ok((all, answers))
     })?;
     if histogram.count() == 0 {
         bail!("no answer came within the {} s of a measurement", window.as_secs());
@@ -61,6 +65,7 @@ pub(crate) fn measure(
         per_s: histogram.count() as f64 / window.as_secs_f64(),
         p50_ms: histogram.quantile_ms(0.5),
         p99_ms: histogram.quantile_ms(0.99),
+        answers,
     })
 }
 
@@ -114,13 +119,13 @@ async fn connect(address: SocketAddr, connections: u32) -> Result<Vec<Wire>> {
     Ok(wires)
 }
 
-async fn ask_until(mut wire: Wire, keys: Keys, from: Instant, window: Duration) -> Result<Histogram> {
+async fn ask_until(mut wire: Wire, keys: Keys, from: Instant, window: Duration) -> Result<(Histogram, u64)> {
     let kind = match &keys {
         Keys::New(kind) => *kind,
         Keys::Used(_) => KeysKind::V4,
     };
     let mut maker = KeyMaker::new(kind);
-    let mut histogram = Histogram::new();
+    let (mut histogram, mut answers) = (Histogram::new(), 0);
     let until = from + window;
     let mut asked = Instant::now();
     while asked < until {
@@ -129,13 +134,14 @@ async fn ask_until(mut wire: Wire, keys: Keys, from: Instant, window: Duration) 
             Keys::Used(keys) => (wire.ask(maker.pick(keys)).await?, true),
         };
         expect(heard, replayed)?;
+        answers += 1;
         let answered = Instant::now();
         if answered >= from && answered < until {
             histogram.add(answered - asked);
         }
         asked = answered;
     }
-    Ok(histogram)
+    Ok((histogram, answers))
 }
 
 fn expect(heard: Heard, replayed: bool) -> Result<()> {

@@ -13,6 +13,8 @@ use nix::unistd::Pid;
 
 /// How long a process may take to end before it is killed: longer than the gateway's grace.
 const END_MAX: Duration = Duration::from_secs(15);
+/// What processor time is counted in, on Linux.
+const TICK_MS: u64 = 10;
 /// How much of what a failed process said is shown.
 const SHOWN_BYTES: usize = 2000;
 
@@ -84,6 +86,15 @@ impl Process {
         let (now, highest) =
             field("VmRSS:").zip(field("VmHWM:")).context("/proc shows no resident memory")?;
         Ok(Resident { now: now / 1024.0, highest: highest / 1024.0 })
+    }
+
+    /// The processor time that it has used; `None` where the system does not tell.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        // Behind the name, which may hold anything: the state is field 3, user and system time are 14 and 15.
+        let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+        let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        Some(Duration::from_millis((ticks(14)? + ticks(15)?) * TICK_MS))
     }
 
     fn end(&mut self) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -47,6 +48,11 @@ impl Gateway {
     /// Its resident memory.
     pub(crate) fn resident(&self) -> Result<Resident> {
         self.process.resident_mib()
+    }
+
+    /// The processor time that it has used; `None` where the system does not tell.
+    pub(crate) fn cpu(&self) -> Option<Duration> {
+        self.process.cpu()
     }
 
     /// Fails when it has ended or has warned of anything.
