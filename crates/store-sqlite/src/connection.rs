@@ -14,8 +14,10 @@ use rusqlite::{Connection, OpenFlags};
 /// How long a statement waits for another process's lock. A caller is not to be held much longer than this.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Page cache of the writer: the inner pages and the recent leaves of a million records.
-const WRITER_CACHE_KIB: i64 = 24 * 1024;
+/// Page cache of the writer: the dirty pages of the largest batch, the inner pages of a million records, recent leaves.
+/// Not more: a commit that has split a page of an index walks over the whole cache, and a page that is not in it is
+/// still in the system's.
+const WRITER_CACHE_KIB: i64 = 8 * 1024;
 /// Page cache of each reader.
 const READER_CACHE_KIB: i64 = 4 * 1024;
 /// The checkpointer copies pages without keeping them.

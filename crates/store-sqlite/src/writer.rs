@@ -31,8 +31,10 @@ const BATCH_JOBS_MAX: usize = 512;
 /// Bytes in one transaction, beyond which no further job is taken in.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// How long the writer waits for those who are still to come back: a fraction of a sync.
-const GATHER: Duration = Duration::from_micros(30);
+/// How long the writer waits at once for those who are still to come back: a fraction of a sync.
+const GATHER: Duration = Duration::from_micros(50);
+/// How often it does so for one batch: together no longer than a sync or two.
+const GATHERINGS_MAX: u32 = 5;
 
 const BEGIN: &str = "BEGIN IMMEDIATE";
 const COMMIT: &str = "COMMIT";
@@ -58,11 +60,11 @@ pub(crate) struct Writer {
 impl Writer {
     /// Works until every sender is gone.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
-        let mut last = 0;
+        let mut last: usize = 0;
         while let Ok(first) = jobs.recv() {
             let mut waiting = Waiting::new(first, jobs, last);
             self.perform(&mut waiting);
-            last = waiting.taken;
+            last = waiting.taken.max(waiting.expected - waiting.expected.div_ceil(8));
             self.log.grown();
         }
     }
@@ -146,8 +148,9 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
 struct Waiting<'j> {
     jobs: &'j Receiver<Job>,
     portion: VecDeque<Job>,
-    /// How many were in the batch before.
+    /// How many were in the largest of the batches before, the more recent ones counting more.
     expected: usize,
+    gatherings: u32,
     taken: usize,
     bytes: usize,
 }
@@ -155,15 +158,15 @@ struct Waiting<'j> {
 impl<'j> Waiting<'j> {
     fn new(first: Job, jobs: &'j Receiver<Job>, expected: usize) -> Waiting<'j> {
         let bytes = first.bytes();
-        Waiting { jobs, portion: VecDeque::from([first]), expected, taken: 1, bytes }
+        Waiting { jobs, portion: VecDeque::from([first]), expected, gatherings: 0, taken: 1, bytes }
     }
 
     /// Takes in the next portion, if the one before is done. False when the batch is complete.
     fn take_in(&mut self) -> bool {
         self.take_what_waits();
-        if self.portion.is_empty() && self.taken < self.expected {
-            // Those who are missing may be on their way; they are waited for once.
-            self.expected = 0;
+        while self.portion.is_empty() && self.taken < self.expected && self.gatherings < GATHERINGS_MAX {
+            // Those who are missing may be on their way.
+            self.gatherings += 1;
             std::thread::sleep(GATHER);
             self.take_what_waits();
         }
