@@ -14,11 +14,12 @@ use onefold_core::{
     downstream,
 };
 use onefold_store::{Advance, Advanced, Also, NewEvent, Read, Start, Step, StoreError};
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::begin::next_attempt;
 use crate::flight::{Flight, Leader};
+use crate::hearts::Heart;
 use crate::{Call, Engine};
 
 /// What an attempt says about its effect, with what is to be kept.
@@ -70,7 +71,8 @@ pub(crate) struct Parts {
     pub(crate) leader: Option<Leader>,
     /// It follows an attempt whose outcome was lost, so nothing it did not do says that nothing happened.
     resumes: bool,
-    heart: AbortHandle,
+    /// `None` once it has stopped.
+    heart: Option<Heart>,
 }
 
 const THE_LAYER: &str = "onefold";
@@ -80,9 +82,17 @@ impl Engine {
         let signals = &self.0.signals;
         signals.bump(&signals.attempts_begun, &call.label);
         let lease = call.contract.lease;
-        leader.flight().runs(Arc::new(record.clone()), Instant::now() + lease);
+        let begun = Instant::now();
+        leader.flight().runs(Arc::new(record.clone()), begun + lease);
         let beating = heartbeat(self.clone(), record.id, record.attempt, lease, leader.flight().clone());
-        let heart = tokio::spawn(beating).abort_handle();
+        let beat = |runtime: &Handle, first| {
+            let beating = async move {
+                sleep_until(first).await;
+                beating.await;
+            };
+            runtime.spawn(beating).abort_handle()
+        };
+        let heart = Some(self.0.hearts.beat(begun + lease / 3, beat));
         let parts =
             Parts { engine: self.clone(), call: call.clone(), record, leader: Some(leader), resumes, heart };
         Attempt { parts: Some(Box::new(parts)) }
@@ -129,9 +139,9 @@ pub(crate) fn renewal(id: OperationId, attempt: u32, lease: Duration) -> Advance
     Advance { id, start, step: Step::Renew { lease }, event: None, if_superseded: None }
 }
 
+/// Renews the lease at once and from then on.
 async fn heartbeat(engine: Engine, id: OperationId, attempt: u32, lease: Duration, flight: Arc<Flight>) {
     loop {
-        sleep(lease / 3).await;
         let from = Instant::now();
         match engine.0.store.advance(renewal(id, attempt, lease)).await {
             Ok(Advanced::Done { .. }) => flight.renewed(from + lease),
@@ -150,6 +160,7 @@ async fn heartbeat(engine: Engine, id: OperationId, attempt: u32, lease: Duratio
                 tracing::warn!(operation = %id, attempt, %error, "the lease could not be renewed");
             }
         }
+        sleep(lease / 3).await;
     }
 }
 
@@ -189,8 +200,8 @@ impl Attempt {
     /// Cancellation: a dropped call leaves the verdict either durable or lost; a lost one becomes
     /// `outcome_unknown` when the lease ends.
     pub async fn settle(mut self, verdict: Verdict) -> Settled {
-        let parts = self.parts.take().expect("an attempt is settled once");
-        parts.heart.abort();
+        let mut parts = self.parts.take().expect("an attempt is settled once");
+        parts.heart = None;
         let verdict = parts.of_all_attempts(verdict);
         parts.settle(verdict).await
     }
@@ -199,15 +210,15 @@ impl Attempt {
     /// later [`Attempt::settle`] still settles the operation, unless a newer attempt or a person was faster.
     pub async fn lose(&mut self, reason: &str) {
         let parts = self.parts.as_deref_mut().expect("an attempt has its parts until it is settled");
-        parts.heart.abort();
+        parts.heart = None;
         parts.lose(reason).await;
     }
 
     /// Reports that nothing happened, pauses, and begins the next attempt: an automatic one. The attempt is given
     /// back with `Err` of where the operation stands when somebody else was faster or this attempt was the last.
     pub async fn again(mut self, pause: Duration) -> Result<Attempt, Settled> {
-        let parts = self.parts.take().expect("an attempt is settled once");
-        parts.heart.abort();
+        let mut parts = self.parts.take().expect("an attempt is settled once");
+        parts.heart = None;
         if parts.resumes {
             let verdict = parts.of_all_attempts(Verdict::known(Outcome::NotDone, Kept::Nothing, None));
             return Err(parts.settle(verdict).await);
@@ -218,8 +229,8 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let Some(parts) = self.parts.take() else { return };
-        parts.heart.abort();
+        let Some(mut parts) = self.parts.take() else { return };
+        parts.heart = None;
         if parts.leader.is_none() {
             return;
         }

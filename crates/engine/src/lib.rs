@@ -11,6 +11,7 @@ mod call;
 mod enter;
 mod finished;
 mod flight;
+mod hearts;
 mod keeper;
 mod limits;
 mod offer;
@@ -37,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) owner: String,
     pub(crate) limits: Limits,
     pub(crate) flights: flight::Flights,
+    pub(crate) hearts: hearts::Hearts,
     pub(crate) finished: finished::Finished,
     pub(crate) tally: tally::Tally,
     pub(crate) signals: Signals,
@@ -53,6 +55,7 @@ impl Engine {
             owner,
             limits,
             flights: flight::Flights::default(),
+            hearts: hearts::Hearts::default(),
             tally: tally::Tally::default(),
             signals,
         }))
