@@ -26,7 +26,8 @@ pub(crate) const BODY_SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Longest time for a connection's first bytes and for a request's head to arrive.
 pub(crate) const HEAD_READ_MAX: Duration = Duration::from_secs(30);
 /// Header lines of an answer from the upstream; with more the answer is lost, so this is far above what services send.
-pub(crate) const ANSWER_LINES_MAX: usize = 1000;
+/// Not further: room for all of them (64 bytes each) is made for every answer.
+pub(crate) const ANSWER_LINES_MAX: usize = 400;
 /// Connections that wait to be accepted; the system may allow fewer (`net.core.somaxconn`).
 pub(crate) const BACKLOG: u32 = 4096;
 /// How often it is said that every place for a connection is taken.

@@ -143,7 +143,8 @@ async fn run(
             }
         }
     };
-    gateway.operations.spawn(task);
+    // On the heap from the start: it is large, and on its way into the runtime it is moved several times.
+    gateway.operations.spawn(Box::pin(task));
     match tell.await {
         Ok(response) => response,
         Err(_) => {

@@ -217,7 +217,9 @@ async fn serve<S>(
 {
     let service = service_fn(move |request| {
         let gateway = gateway.clone();
-        async move { Ok::<_, Infallible>(handle::handle(gateway, request, caller).await) }
+        // On the heap from the start: it is large, and what moves it on its way is hyper.
+        let handling = Box::pin(handle::handle(gateway, request, caller));
+        async move { Ok::<_, Infallible>(handling.await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_READ_MAX);
