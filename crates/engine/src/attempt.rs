@@ -328,8 +328,11 @@ impl Parts {
 
     /// A free key keeps no result, unless no attempt is left to make another.
     pub(crate) fn kept(&self, verdict: &Verdict) -> Kept {
-        let last = self.call.contract.exhausted(self.record.attempt);
-        if verdict.outcome == Outcome::NotDone && !last { Kept::Nothing } else { verdict.kept.clone() }
+        if self.keeps(verdict) { verdict.kept.clone() } else { Kept::Nothing }
+    }
+
+    fn keeps(&self, verdict: &Verdict) -> bool {
+        verdict.outcome != Outcome::NotDone || self.call.contract.exhausted(self.record.attempt)
     }
 
     pub(crate) fn settled(self, verdict: Verdict, advanced: Advanced, asked: Instant) -> Settled {
@@ -356,7 +359,7 @@ impl Parts {
             self.outcome_lost(&verdict.reason);
             self.without_outcome()
         } else {
-            let kept = self.kept(&verdict);
+            let kept = if self.keeps(&verdict) { verdict.kept } else { Kept::Nothing };
             let state = verdict.outcome.state();
             let resource = verdict.resource;
             Record {

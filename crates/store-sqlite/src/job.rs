@@ -15,10 +15,13 @@ use crate::error::JobError;
 use crate::queue::Place;
 use crate::{advance, claim, counts, sweep};
 
+/// Where an answer goes, and the work with it: its memory is the caller's to free, on his own thread.
+pub(crate) type ReplyTo<W, A> = oneshot::Sender<(Result<A, StoreError>, W)>;
+
 /// What is to be done, and where the answer goes.
 pub(crate) struct Ask<W, A> {
     pub(crate) work: W,
-    pub(crate) reply: oneshot::Sender<Result<A, StoreError>>,
+    pub(crate) reply: ReplyTo<W, A>,
     pub(crate) place: Place,
 }
 
@@ -34,18 +37,20 @@ pub(crate) enum Job {
 }
 
 /// An answer that waits for the commit.
-pub(crate) struct Reply<A> {
-    to: oneshot::Sender<Result<A, StoreError>>,
+pub(crate) struct Reply<W, A> {
+    to: ReplyTo<W, A>,
     answer: Result<A, StoreError>,
+    work: W,
 }
 
 /// An answer of any kind that waits for the commit.
 pub(crate) enum Answer {
-    Claim(Reply<RawClaimed>),
-    Advance(Reply<RawAdvanced>),
-    Lost(Reply<u64>),
-    Swept(Reply<Swept>),
-    Done(Reply<()>),
+    Claim(Reply<Box<ClaimWork>, RawClaimed>),
+    Advance(Reply<Box<AdvanceWork>, RawAdvanced>),
+    Counted(Reply<Vec<(OperationId, Counters)>, ()>),
+    Lost(Reply<u32, u64>),
+    Swept(Reply<u32, Swept>),
+    Ready(Reply<(), ()>),
 }
 
 impl Job {
@@ -71,7 +76,7 @@ impl Job {
                 run(ask, batch, |work, batch| advance::run(work, batch), Answer::Advance, Job::Advance)
             }
             Job::Count(ask) => {
-                run(ask, batch, |work, batch| counts::run(work, batch), Answer::Done, Job::Count)
+                run(ask, batch, |work, batch| counts::run(work, batch), Answer::Counted, Job::Count)
             }
             Job::Lose(ask) => {
                 run(ask, batch, |work, batch| sweep::lose_stale(*work, batch), Answer::Lost, Job::Lose)
@@ -86,7 +91,7 @@ impl Job {
                     batch.wrote();
                     Ok(())
                 },
-                Answer::Done,
+                Answer::Ready,
                 Job::Ready,
             ),
         }
@@ -109,31 +114,32 @@ fn run<W, A>(
     ask: Ask<W, A>,
     batch: &mut Batch<'_>,
     work: impl FnOnce(&W, &mut Batch<'_>) -> Result<A, JobError>,
-    answer: impl FnOnce(Reply<A>) -> Answer,
+    answer: impl FnOnce(Reply<W, A>) -> Answer,
     job: impl FnOnce(Ask<W, A>) -> Job,
 ) -> Result<Answer, (Job, StoreError)> {
-    match work(&ask.work, batch) {
-        Ok(done) => Ok(answer(Reply { to: ask.reply, answer: Ok(done) })),
-        Err(JobError::Job(error)) => Ok(answer(Reply { to: ask.reply, answer: Err(error) })),
-        Err(JobError::Batch(error)) => Err((job(ask), error)),
-    }
+    let done = match work(&ask.work, batch) {
+        Ok(done) => Ok(done),
+        Err(JobError::Job(error)) => Err(error),
+        Err(JobError::Batch(error)) => return Err((job(ask), error)),
+    };
+    Ok(answer(Reply { to: ask.reply, answer: done, work: ask.work }))
 }
 
 impl<W, A> Ask<W, A> {
     fn refuse(self, error: &StoreError) {
         // The caller may have gone away.
-        let _ = self.reply.send(Err(error.clone()));
+        let _ = self.reply.send((Err(error.clone()), self.work));
     }
 }
 
-impl<A> Reply<A> {
+impl<W, A> Reply<W, A> {
     fn give(self, lost: Option<&StoreError>) {
         let answer = match lost {
             Some(error) => Err(error.clone()),
             None => self.answer,
         };
         // The caller may have gone away.
-        let _ = self.to.send(answer);
+        let _ = self.to.send((answer, self.work));
     }
 }
 
@@ -143,9 +149,10 @@ impl Answer {
         match self {
             Answer::Claim(reply) => reply.give(lost),
             Answer::Advance(reply) => reply.give(lost),
+            Answer::Counted(reply) => reply.give(lost),
             Answer::Lost(reply) => reply.give(lost),
             Answer::Swept(reply) => reply.give(lost),
-            Answer::Done(reply) => reply.give(lost),
+            Answer::Ready(reply) => reply.give(lost),
         }
     }
 }

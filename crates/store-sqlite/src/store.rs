@@ -116,7 +116,10 @@ impl SqliteStore {
             TrySendError::Full(_) => unavailable("too many wait to be written"),
             TrySendError::Disconnected(_) => unavailable("the writer has stopped"),
         })?;
-        answer.await.unwrap_or_else(|_| Err(unavailable("the writer has stopped")))
+        match answer.await {
+            Ok((answer, _work)) => answer,
+            Err(_) => Err(unavailable("the writer has stopped")),
+        }
     }
 }
 
