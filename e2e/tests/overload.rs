@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use onefold_e2e::{ROUTE, assert_fresh, assert_problem, gateway, order, order_of, parallel, setup};
 use onefold_testkit::{Answer, Gate, Gateway, Reply, Request, Upstream, process, wait};
+use tokio::runtime;
 
 const BUSY: &str = "while_running = { busy = true }";
 
@@ -89,7 +90,12 @@ async fn b106_flood_of_duplicates_is_bounded_and_leaves_the_others_alone() {
     let first = parallel::send(order("k-slow"), gateway.address());
     upstream.received(ROUTE, 1).await;
     let (files, memory) = (gateway.process().open_files(), gateway.process().resident_bytes());
-    let flood = parallel::send_all(&order("k-slow"), FLOOD, &[gateway.address()]);
+    // On a thread of its own: otherwise the normal clients would queue behind it before they are sent at all.
+    let flooding = runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let flood = {
+        let _within = flooding.enter();
+        parallel::send_all(&order("k-slow"), FLOOD, &[gateway.address()])
+    };
     let stormy = latencies(&gateway, "stormy").await;
     let refused = FLOOD - WAITERS;
     wait::until_within(Duration::from_secs(60), "all but the waiters are answered", async || {
@@ -101,6 +107,7 @@ async fn b106_flood_of_duplicates_is_bounded_and_leaves_the_others_alone() {
     gate.open();
     assert_fresh(&first.await.unwrap(), 200);
     let answers = parallel::answers(flood).await;
+    flooding.shutdown_background();
     let (replays, busy): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.is_replay());
     for answer in &busy {
         assert_problem(answer, 409, "in-progress");

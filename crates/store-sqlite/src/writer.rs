@@ -33,8 +33,8 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 
 /// How long the writer waits at once for those who are still to come back: a fraction of a sync.
 const GATHER: Duration = Duration::from_micros(50);
-/// How often it does so for one batch: together no longer than a sync or two.
-const GATHERINGS_MAX: u32 = 5;
+/// How often it does so for one batch: together no longer than a sync.
+const GATHERINGS_MAX: u32 = 2;
 
 const BEGIN: &str = "BEGIN IMMEDIATE";
 const COMMIT: &str = "COMMIT";
@@ -60,11 +60,11 @@ pub(crate) struct Writer {
 impl Writer {
     /// Works until every sender is gone.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
-        let mut last: usize = 0;
+        let mut expected = 0;
         while let Ok(first) = jobs.recv() {
-            let mut waiting = Waiting::new(first, jobs, last);
+            let mut waiting = Waiting::new(first, jobs, expected);
             self.perform(&mut waiting);
-            last = waiting.taken.max(waiting.expected - waiting.expected.div_ceil(8));
+            expected = expected_after(expected, waiting.taken);
             self.log.grown();
         }
     }
@@ -142,13 +142,19 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
+/// How many are expected in a batch, after one in which so many were and so many expected: as many as were in the
+/// largest of the last ones. A flood is soon forgotten.
+fn expected_after(expected: usize, taken: usize) -> usize {
+    taken.max(expected - expected.div_ceil(8))
+}
+
 /// The jobs of one batch, taken in portions: those that wait, then those that came while these were done. So under
 /// load everybody whom the last batch answered is in the next one, and shares its sync; a single caller is never held
 /// up by this.
 struct Waiting<'j> {
     jobs: &'j Receiver<Job>,
     portion: VecDeque<Job>,
-    /// How many were in the largest of the batches before, the more recent ones counting more.
+    /// How many should come, by what came before.
     expected: usize,
     gatherings: u32,
     taken: usize,
@@ -196,5 +202,18 @@ impl Iterator for Waiting<'_> {
     /// The next job of the portion.
     fn next(&mut self) -> Option<Job> {
         self.portion.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_waited_for_behind_a_lone_caller_and_a_flood_is_forgotten_in_a_few_batches() {
+        assert_eq!(expected_after(0, 1), 1);
+        assert_eq!(expected_after(1, 1), 1, "no more than the caller himself");
+        let after_flood = std::iter::successors(Some(64), |expected| Some(expected_after(*expected, 1)));
+        assert!(after_flood.take_while(|expected| *expected > 1).count() <= 24);
     }
 }
