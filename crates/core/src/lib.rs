@@ -34,7 +34,7 @@ pub use key::{Key, KeyError};
 pub use outcome::Outcome;
 pub use printable::printable;
 pub use problem::Problem;
-pub use record::{Answer, Counters, Event, EventKind, Kept, Lease, NotKept, Record, Resource};
+pub use record::{Answer, Counters, Event, EventKind, Kept, Lease, NotKept, Record, Resource, TypedValue};
 pub use scope::{Scope, ScopePart};
 pub use state::{Answers, MayBegin, NewIdentity, State};
 pub use time::StoreTime;

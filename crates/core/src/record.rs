@@ -47,6 +47,15 @@ pub struct Answer {
     pub trailers: Vec<(String, Vec<u8>)>,
 }
 
+/// A typed result as it is kept: versioned data, never the name or the layout of a type (LESSONS 17).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypedValue {
+    /// Which form of the operation's result this is; the operation counts them.
+    pub version: u16,
+    /// The value as JSON. Never empty: unit and `None` are `null`.
+    pub json: Vec<u8>,
+}
+
 /// Why the body of an answer is not kept although the result is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
@@ -70,6 +79,8 @@ pub enum Kept {
     Nothing,
     /// The whole answer. An empty body is a body.
     Full(Answer),
+    /// A typed result. An empty value is a value.
+    Value(TypedValue),
     /// Status and headers; the body is left out by contract.
     Reference(Answer),
     /// The result is known, the answer is not kept.

@@ -422,6 +422,6 @@ fn status(kept: &Kept) -> Option<u16> {
     match kept {
         Kept::Full(answer) | Kept::Reference(answer) => Some(answer.status),
         Kept::NotKept { status, .. } => *status,
-        Kept::Nothing => None,
+        Kept::Nothing | Kept::Value(_) => None,
     }
 }

@@ -29,7 +29,8 @@ impl Weighter<OperationId, Entry> for Bytes {
         const ROW: u64 = 1024;
         match &entry.record.kept {
             Kept::Full(answer) | Kept::Reference(answer) => ROW + answer.body.len() as u64,
-            _ => ROW,
+            Kept::Value(value) => ROW + value.json.len() as u64,
+            Kept::Nothing | Kept::NotKept { .. } => ROW,
         }
     }
 }

@@ -123,6 +123,8 @@ impl Gateway {
                 return response.map(|bytes| whole(bytes, trailers));
             }
             Kept::NotKept { status, why } => (*status, view::not_kept(*why)),
+            // A service's own code has performed it under this identity; its result is no answer of HTTP.
+            Kept::Value(_) => (None, "typed_value"),
             Kept::Nothing => (None, "nothing"),
         };
         let problem = match known.decision {

@@ -124,6 +124,9 @@ fn kept(kept: &Kept) -> Value {
         Kept::Full(answer) => {
             json!({"kept": "full", "status": answer.status, "body_bytes": answer.body.len()})
         }
+        Kept::Value(value) => {
+            json!({"kept": "value", "version": value.version, "value_bytes": value.json.len()})
+        }
         Kept::Reference(answer) => json!({"kept": "reference", "status": answer.status}),
         Kept::NotKept { status, why } => json!({"kept": "none", "status": status, "why": not_kept(*why)}),
     }

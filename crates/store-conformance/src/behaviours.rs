@@ -1,5 +1,6 @@
 //! The behaviours, one file for each family. Each takes a fresh store and panics where the store differs.
 
+pub mod atomic;
 pub mod claims;
 pub mod counting;
 pub mod identity;
@@ -9,6 +10,7 @@ pub mod lost;
 pub mod payloads;
 pub mod quota;
 pub mod retention;
+pub mod steps;
 pub mod survey;
 pub mod takeovers;
 pub mod time;

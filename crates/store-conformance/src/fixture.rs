@@ -54,7 +54,10 @@ impl Fixture {
     /// An empty store at `START`.
     pub fn new(make: Make) -> Fixture {
         let clock = Arc::new(ManualClock::at(START));
-        let made = make(clock.clone());
+        Fixture::of(make(clock.clone()), clock)
+    }
+
+    pub(crate) fn of(made: Made, clock: Arc<ManualClock>) -> Fixture {
         Fixture { store: made.store, clock, _keep: made.keep }
     }
 

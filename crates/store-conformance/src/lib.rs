@@ -7,10 +7,12 @@
 
 pub mod behaviours;
 mod fixture;
+mod library;
 mod memory;
 
 pub use fixture::{Fixture, Made, Make};
-pub use memory::MemoryStore;
+pub use library::{Business, Library, Script};
+pub use memory::{BusinessRows, MemoryStore, MemoryWork};
 
 /// Makes one test of each behaviour, on stores that the given [`Make`] makes.
 #[macro_export]
@@ -84,6 +86,45 @@ macro_rules! conformance {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $behaviour() {
                 $crate::behaviours::$file::$behaviour($crate::Fixture::new($make)).await;
+            }
+        )*
+    };
+}
+
+/// Makes one test of each behaviour of the library's modes: atomic attempts and steps. The given function takes the
+/// clock and makes a [`Business`]: a store with a table of a business beside the records.
+#[macro_export]
+macro_rules! library_conformance {
+    ($make:expr) => {
+        $crate::library_conformance! { @each $make;
+            atomic::record_and_row_are_committed_together,
+            atomic::record_keeps_everything_it_was_given,
+            atomic::rejection_is_recorded_without_its_writes,
+            atomic::work_that_did_nothing_leaves_nothing,
+            atomic::work_that_panics_leaves_nothing,
+            atomic::contended_work_leaves_nothing_and_may_run_again,
+            atomic::record_that_stands_keeps_the_work_from_running,
+            atomic::one_of_many_works_under_one_key_is_done,
+            atomic::rollback_of_the_winner_lets_the_next_one_in,
+            atomic::free_record_is_begun_and_finished_at_once,
+            atomic::expired_record_begins_anew_and_its_attempt_goes_on,
+            atomic::next_from_another_start_does_not_run,
+            atomic::key_that_is_too_old_does_not_run,
+            atomic::quota_is_held_and_a_work_that_did_nothing_takes_no_place,
+            atomic::retention_begins_at_the_commit,
+            steps::results_come_back_in_their_order,
+            steps::step_of_a_superseded_attempt_is_not_written,
+            steps::step_of_a_settled_record_is_not_written,
+            steps::step_is_finished_once,
+            steps::steps_outlive_the_attempt_and_not_the_record,
+            steps::steps_before_a_free_key_are_forgotten,
+        }
+    };
+    (@each $make:expr; $($file:ident :: $behaviour:ident,)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $behaviour() {
+                $crate::behaviours::$file::$behaviour($crate::Library::new($make)).await;
             }
         )*
     };

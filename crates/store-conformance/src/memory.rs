@@ -4,19 +4,22 @@
 //! It keeps the same promises about time, leases and transitions as every store, under one lock and by plain
 //! searching; it is slow with many records and is not meant to be fast.
 
+mod atomic;
 mod row;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use onefold_core::{Counters, Event, EventKind, IdentityKey, OperationId, Record, State, StoreTime};
+use onefold_core::{Counters, Event, EventKind, IdentityKey, OperationId, Record, Scope, State, StoreTime};
 use onefold_store::{
     Advance, Advanced, Claim, Claimed, Clock, Grant, Judge, NewEvent, OperationStore, Page, Query, Read,
     Step, StoreError, Survey, Swept, SystemClock, Timeline,
 };
 use parking_lot::Mutex;
 use row::Row;
+
+pub use atomic::{BusinessRows, MemoryWork};
 
 /// A store in memory, for tests only.
 #[derive(Debug)]
@@ -30,6 +33,7 @@ pub struct MemoryStore {
 struct Rows {
     by_id: HashMap<OperationId, Row>,
     latest_seq: i64,
+    business: atomic::BusinessRows,
 }
 
 impl Default for MemoryStore {
@@ -54,6 +58,11 @@ impl MemoryStore {
 }
 
 impl Rows {
+    /// How many live records a scope holds.
+    fn live(&self, scope: &Scope) -> u64 {
+        self.by_id.values().filter(|row| row.record.scope == *scope && !row.is_tombstone()).count() as u64
+    }
+
     fn in_order(&mut self) -> Vec<&mut Row> {
         let mut rows: Vec<&mut Row> = self.by_id.values_mut().collect();
         rows.sort_by_key(|row| row.seq);
@@ -86,8 +95,7 @@ impl OperationStore for MemoryStore {
         if claim.key_expires_at.is_some_and(|end| end <= moment.time) {
             return Ok(Claimed::KeyTooOld { now: moment.time });
         }
-        let live = rows.by_id.values().filter(|row| row.record.scope == claim.scope && !row.is_tombstone());
-        if claim.live_keys_max.is_some_and(|max| live.count() as u64 >= max) {
+        if claim.live_keys_max.is_some_and(|max| rows.live(&claim.scope) >= max) {
             return Ok(Claimed::QuotaReached);
         }
         rows.latest_seq += 1;

@@ -3,10 +3,35 @@
 use std::sync::Arc;
 
 use onefold_store::clock::ManualClock;
-use onefold_store_conformance::{Made, MemoryStore, conformance};
+use onefold_store_conformance::{Business, Made, MemoryStore, MemoryWork, conformance, library_conformance};
 
 fn make(clock: Arc<ManualClock>) -> Made {
     Made { store: Arc::new(MemoryStore::new(clock)), keep: Box::new(()) }
 }
 
 conformance!(make);
+
+mod library {
+    use super::*;
+
+    fn business(clock: Arc<ManualClock>) -> Business<MemoryStore> {
+        let store = Arc::new(MemoryStore::new(clock));
+        let read = store.clone();
+        Business {
+            store,
+            work: Box::new(|script| {
+                MemoryWork::new(move |rows| {
+                    rows.insert(script.row.clone());
+                    script.end()
+                })
+            }),
+            rows: Box::new(move || {
+                let rows = read.business();
+                Box::pin(async move { rows })
+            }),
+            keep: Box::new(()),
+        }
+    }
+
+    library_conformance!(business);
+}

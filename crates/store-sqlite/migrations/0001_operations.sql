@@ -1,6 +1,14 @@
 -- Schema 1: operations, their leases and outcomes, their history, scopes with their quota, and what belongs to the
 -- store itself. Times are milliseconds since the Unix epoch by the store's clock. No triggers, no foreign keys.
 
+-- Which schema this is. The file may be somebody else's, with a user_version of its own.
+CREATE TABLE onefold_schema (
+    one     INTEGER PRIMARY KEY CHECK (one = 1),
+    version INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO onefold_schema (one, version) VALUES (1, 1);
+
 -- The latest committed time, which is the floor of the store's clock, and the last seq that was given. One row,
 -- written by every commit that writes anything.
 CREATE TABLE onefold_clock (
@@ -106,3 +114,40 @@ CREATE TABLE onefold_events (
 ) STRICT;
 
 CREATE INDEX onefold_events_operation ON onefold_events (operation, seq);
+
+-- The results of the steps of resumable operations. They belong to the record and go before it.
+CREATE TABLE onefold_steps (
+    -- In the order in which they were finished.
+    seq       INTEGER PRIMARY KEY,
+    -- operations.seq
+    operation INTEGER NOT NULL,
+    name      TEXT NOT NULL,
+    attempt   INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    kept      BLOB NOT NULL,
+    UNIQUE (operation, name)
+) STRICT;
+
+-- What the business would notice if it happened twice, once for each key, for good. No sweep touches it.
+CREATE TABLE onefold_effects (
+    key       TEXT PRIMARY KEY,
+    -- The operation that asked for it first.
+    operation BLOB NOT NULL,
+    at        INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The version up to which each entity of a projection has been applied.
+CREATE TABLE onefold_projections (
+    entity  TEXT PRIMARY KEY,
+    version INTEGER NOT NULL,
+    at      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What came too late to be applied: marked, not lost.
+CREATE TABLE onefold_superseded (
+    entity    TEXT NOT NULL,
+    version   INTEGER NOT NULL,
+    operation BLOB NOT NULL,
+    at        INTEGER NOT NULL,
+    PRIMARY KEY (entity, version, operation)
+) STRICT, WITHOUT ROWID;

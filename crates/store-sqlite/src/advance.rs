@@ -3,7 +3,7 @@
 //! The record is looked at first, in the same transaction, which holds the one write lock: nothing comes in between.
 //! A transition that finds another state or attempt changes nothing; its evidence is written all the same.
 
-mod begin;
+pub(crate) mod begin;
 
 use onefold_core::{Kept, OperationId, State, StoreTime};
 use onefold_store::codec::{encode_kept, encode_scope, encode_texts, kept_length};
@@ -30,7 +30,7 @@ pub(crate) const SQL: &[&str] = &[RUNNING, ENDED, RENEW, begin::AGAIN, begin::AN
 
 /// A transition with its parts in stored form, prepared by the caller's thread.
 pub(crate) struct AdvanceWork {
-    advance: Advance,
+    pub(crate) advance: Advance,
     /// The payload of `Settle`, the ignored fields of `Begin`.
     form: Option<Vec<u8>>,
     /// The scope of `Begin`.
@@ -66,10 +66,10 @@ impl AdvanceWork {
 }
 
 /// The record that a transition starts from, as far as it matters to the transition.
-struct Found {
-    seq: i64,
+pub(crate) struct Found {
+    pub(crate) seq: i64,
     state: State,
-    attempt: u32,
+    pub(crate) attempt: u32,
     /// While processing.
     lease: Option<StoredLease>,
     retention_ms: Option<i64>,
@@ -79,7 +79,7 @@ struct Found {
 
 impl Found {
     /// Whether the transition starts here.
-    fn is_start_of(&self, advance: &Advance, batch: &Batch<'_>) -> bool {
+    pub(crate) fn is_start_of(&self, advance: &Advance, batch: &Batch<'_>) -> bool {
         let needs_lease = matches!(advance.step, Step::Renew { .. } | Step::Lapse);
         self.attempt == advance.start.attempt
             && advance.start.states.contains(&self.state)
@@ -91,6 +91,11 @@ impl Found {
                 }
                 Also::Expired => self.expired(batch),
             }
+    }
+
+    /// Whether it is in this state under this attempt.
+    pub(crate) fn is(&self, state: State, attempt: u32) -> bool {
+        self.state == state && self.attempt == attempt
     }
 
     fn expired(&self, batch: &Batch<'_>) -> bool {
@@ -172,7 +177,7 @@ fn superseded(advance: &Advance, found: &Found, batch: &mut Batch<'_>) -> Result
     Ok(RawAdvanced::Superseded(Box::new(read)))
 }
 
-fn found(id: OperationId, batch: &mut Batch<'_>) -> rusqlite::Result<Option<Found>> {
+pub(crate) fn found(id: OperationId, batch: &mut Batch<'_>) -> rusqlite::Result<Option<Found>> {
     let running = batch.hot(Hot::Running)?.query_row([id.as_bytes()], |row| {
         let attempt = row.get(1)?;
         let (granted, until) = (StoreTime(row.get(3)?), StoreTime(row.get(4)?));

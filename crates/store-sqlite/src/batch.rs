@@ -12,6 +12,7 @@ use onefold_store::{Grant, Judge, Moment};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::JobError;
+use crate::fence::Fence;
 use crate::hot::{Hot, Statements};
 
 const CLOCK: &str = "SELECT at, seq FROM onefold_clock WHERE one = 1";
@@ -57,6 +58,8 @@ pub(crate) struct Batch<'c> {
     live: Vec<Live>,
     statements: Statements<'c>,
     grants: Vec<Grant>,
+    /// Around the closures of others.
+    pub(crate) fence: &'c Fence,
 }
 
 impl<'c> Batch<'c> {
@@ -65,6 +68,7 @@ impl<'c> Batch<'c> {
         connection: &'c Connection,
         judge: &'c Judge,
         identity_key: &'c IdentityKey,
+        fence: &'c Fence,
     ) -> rusqlite::Result<Batch<'c>> {
         let (at, seq) = connection
             .prepare_cached(CLOCK)?
@@ -81,6 +85,7 @@ impl<'c> Batch<'c> {
             live: Vec::new(),
             statements: Statements::default(),
             grants: Vec::new(),
+            fence,
         })
     }
 
@@ -168,14 +173,29 @@ impl<'c> Batch<'c> {
         job: impl FnOnce(&mut Batch<'c>) -> Result<A, JobError>,
     ) -> Result<A, JobError> {
         let grants = self.grants.len();
-        self.connection.prepare_cached(SAVE)?.execute([])?;
+        self.save()?;
         let done = job(self);
         if let Err(JobError::Job(_)) = done {
             self.grants.truncate(grants);
-            self.connection.prepare_cached(UNDO)?.execute([])?;
+            self.undo()?;
         }
-        self.connection.prepare_cached(KEEP)?.execute([])?;
+        self.keep()?;
         done
+    }
+
+    /// Opens the savepoint of a job.
+    pub(crate) fn save(&self) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(SAVE)?.execute([]).map(drop)
+    }
+
+    /// Undoes what was written since the savepoint, which stays open.
+    pub(crate) fn undo(&self) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(UNDO)?.execute([]).map(drop)
+    }
+
+    /// Closes the savepoint; what was written since is part of the transaction.
+    pub(crate) fn keep(&self) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(KEEP)?.execute([]).map(drop)
     }
 
     /// Writes what claims have collected, before somebody changes the stored counters by hand.

@@ -9,7 +9,7 @@ use onefold_store::codec::{encode_scope, encode_texts};
 use onefold_store::{Claim, Grant};
 use rusqlite::{OptionalExtension, params};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, ScopeFound};
 use crate::error::{JobError, whole_batch};
 use crate::hot::Hot;
 use crate::read;
@@ -30,7 +30,7 @@ pub(crate) const SQL: &[&str] = &[CLAIM, LEASE, EXISTS];
 
 /// A claim with its parts in stored form, prepared by the caller's thread.
 pub(crate) struct ClaimWork {
-    claim: Claim,
+    pub(crate) claim: Claim,
     scope: Vec<u8>,
     ignored: Option<Vec<u8>>,
 }
@@ -51,28 +51,43 @@ impl ClaimWork {
     }
 }
 
-/// Makes the record, if there is none.
-pub(crate) fn run(work: &ClaimWork, batch: &mut Batch<'_>) -> Result<RawClaimed, JobError> {
+/// What speaks against a new record before it is made.
+pub(crate) enum Against {
+    Nothing(ScopeFound),
+    KeyTooOld,
+    Quota,
+}
+
+/// Looks for what speaks against a new record, but for a record that is there.
+pub(crate) fn against(work: &ClaimWork, batch: &mut Batch<'_>) -> Result<Against, JobError> {
     let claim = &work.claim;
     if claim.key_expires_at.is_some_and(|end| end <= batch.moment.time) && !exists(claim.id, batch)? {
-        return Ok(RawClaimed::KeyTooOld { now: batch.moment.time });
+        return Ok(Against::KeyTooOld);
     }
     let scope = batch.scope(&work.scope)?;
     if let Some(max) = claim.live_keys_max
         && scope.live >= i64::try_from(max).unwrap_or(i64::MAX)
         && !exists(claim.id, batch)?
     {
-        return Ok(RawClaimed::QuotaReached);
+        return Ok(Against::Quota);
     }
+    Ok(Against::Nothing(scope))
+}
+
+/// Makes the row of the record, if there is none: says whether it did.
+pub(crate) fn make(
+    work: &ClaimWork,
+    seq: i64,
+    scope: ScopeFound,
+    batch: &mut Batch<'_>,
+) -> rusqlite::Result<bool> {
+    let claim = &work.claim;
     let now = batch.moment.time;
-    let seq = batch.next_seq();
-    let on_stale = on_stale_number(claim.promise.on_stale);
-    let retention = retention_ms(&claim.promise);
     let made = batch.hot(Hot::Claim)?.execute(params![
         seq,
         claim.id.as_bytes(),
-        on_stale,
-        retention,
+        on_stale_number(claim.promise.on_stale),
+        retention_ms(&claim.promise),
         tombstone_ms(&claim.promise),
         now.0,
         scope.number,
@@ -84,9 +99,24 @@ pub(crate) fn run(work: &ClaimWork, batch: &mut Batch<'_>) -> Result<RawClaimed,
         claim.correlation_id,
         work.ignored,
     ])?;
-    if made == 0 {
+    Ok(made == 1)
+}
+
+/// Makes the record, if there is none.
+pub(crate) fn run(work: &ClaimWork, batch: &mut Batch<'_>) -> Result<RawClaimed, JobError> {
+    let claim = &work.claim;
+    let scope = match against(work, batch)? {
+        Against::Nothing(scope) => scope,
+        Against::KeyTooOld => return Ok(RawClaimed::KeyTooOld { now: batch.moment.time }),
+        Against::Quota => return Ok(RawClaimed::QuotaReached),
+    };
+    let now = batch.moment.time;
+    let seq = batch.next_seq();
+    if !make(work, seq, scope, batch)? {
         return Ok(RawClaimed::Exists(Box::new(read::in_batch(claim.id, batch)?)));
     }
+    let on_stale = on_stale_number(claim.promise.on_stale);
+    let retention = retention_ms(&claim.promise);
     let until = now.plus(claim.lease).0;
     let lease = params![claim.id.as_bytes(), seq, now.0, until, on_stale, retention];
     batch.hot(Hot::Lease)?.execute(lease).map_err(whole_batch)?;
@@ -96,7 +126,7 @@ pub(crate) fn run(work: &ClaimWork, batch: &mut Batch<'_>) -> Result<RawClaimed,
     Ok(RawClaimed::Won { now })
 }
 
-fn exists(id: OperationId, batch: &Batch<'_>) -> rusqlite::Result<bool> {
+pub(crate) fn exists(id: OperationId, batch: &Batch<'_>) -> rusqlite::Result<bool> {
     let mut statement = batch.connection.prepare_cached(EXISTS)?;
     Ok(statement.query_row([id.as_bytes()], |_| Ok(())).optional()?.is_some())
 }

@@ -22,8 +22,8 @@ const WRITER_CACHE_KIB: i64 = 8 * 1024;
 const READER_CACHE_KIB: i64 = 4 * 1024;
 /// The checkpointer copies pages without keeping them.
 const CHECKPOINTER_CACHE_KIB: i64 = 64;
-/// Statements kept prepared; there are fewer.
-const STATEMENTS: usize = 64;
+/// Statements kept prepared: ours, which are fewer, and those of closures.
+const STATEMENTS: usize = 128;
 
 /// The connection of the writer.
 pub(crate) fn writer(path: &Path, record_bytes_max: i32) -> rusqlite::Result<Connection> {
@@ -33,11 +33,11 @@ pub(crate) fn writer(path: &Path, record_bytes_max: i32) -> rusqlite::Result<Con
     Ok(connection)
 }
 
-/// Switches the log on, for this connection and in the file.
-pub(crate) fn switch_log_on(connection: &Connection) -> rusqlite::Result<()> {
+/// Switches the log on, for this connection and in the file. Says whether it is on.
+pub(crate) fn switch_log_on(connection: &Connection) -> rusqlite::Result<bool> {
     let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-    debug_assert_eq!(mode, "wal");
-    connection.pragma_update(None, "wal_autocheckpoint", 0)
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    Ok(mode == "wal")
 }
 
 /// A connection that only reads.

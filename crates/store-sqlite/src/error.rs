@@ -22,6 +22,11 @@ pub enum OpenError {
     /// The file or its directory cannot be written.
     #[error("{} or its directory is read-only; the store must be able to write both", .0.display())]
     ReadOnly(PathBuf),
+    /// The file is a service's, and its journal is not the write-ahead log.
+    #[error(
+        "{} does not keep a write-ahead log, which records and business rows need to be committed together; run `PRAGMA journal_mode = WAL` on it once", .0.display()
+    )]
+    NotInLogMode(PathBuf),
     /// A later release has written the schema.
     #[error(
         "the store has schema {found} and this release knows schemas up to {known}; use the release that wrote it, or a newer one"
@@ -128,12 +133,17 @@ pub(crate) fn whole_batch(error: rusqlite::Error) -> JobError {
     JobError::Batch(unavailable(&error))
 }
 
+/// Another process was in the way: nothing of the transaction was begun.
+pub(crate) const LOCKED: &str = "another process holds the write lock";
+/// A promise of the business's own tables (a deferred foreign key) was found broken at the commit of several.
+pub(crate) const BROKEN: &str = "a deferred constraint was broken by somebody in this transaction";
+/// The same, at the commit of one alone.
+pub(crate) const BROKEN_ALONE: &str = "it leaves a deferred constraint broken";
+
 /// What a caller is told of an error of SQLite.
 pub(crate) fn unavailable(error: &rusqlite::Error) -> StoreError {
     StoreError::Unavailable(match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "another process holds the write lock".into()
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LOCKED.into(),
         Some(ErrorCode::DiskFull) => "the disk is full".into(),
         _ => error.to_string(),
     })

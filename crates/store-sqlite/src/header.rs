@@ -2,7 +2,8 @@
 //!
 //! A file of another program is never opened: even a reader of SQLite may roll back a journal or make files beside
 //! it. Our own files carry our application id, which is written with the first schema in one transaction and before
-//! the log is switched on, so it always stands in the file itself.
+//! the log is switched on, so it always stands in the file itself. A service's file keeps its own id, and says in the
+//! header whether its journal is the write-ahead log.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -15,14 +16,21 @@ pub(crate) const APPLICATION_ID: i32 = 0x4F6E_6546;
 
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 const HEADER: u64 = 100;
+/// The write and read version of a file whose journal is the log.
+const WAL_VERSIONS: [u8; 2] = [2, 2];
 
 /// What stands at the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Nothing, or an empty file.
     Nothing,
-    /// Ours, with the schema version of the file; the log may know a later one.
-    Ours { schema: u32 },
+    /// A file of our own.
+    Ours,
+    /// Somebody else's database.
+    Foreign {
+        /// Whether its journal is the write-ahead log.
+        log: bool,
+    },
 }
 
 /// Looks at the file without changing it.
@@ -44,9 +52,9 @@ pub(crate) fn inspect(path: &Path) -> Result<Found, OpenError> {
         return Err(OpenError::NotADatabase(path.to_owned()));
     }
     if word(&header, 68) != APPLICATION_ID as u32 {
-        return Err(OpenError::Foreign(path.to_owned()));
+        return Ok(Found::Foreign { log: header[18..20] == WAL_VERSIONS });
     }
-    Ok(Found::Ours { schema: word(&header, 60) })
+    Ok(Found::Ours)
 }
 
 /// A big-endian word of the header (SQLite file format, 1.3).

@@ -5,15 +5,17 @@
 //! away is not waited for.
 
 use onefold_core::{Counters, OperationId};
-use onefold_store::{StoreError, Swept};
+use onefold_store::{Atomically, StoreError, Swept};
 use tokio::sync::oneshot;
 
 use crate::advance::{AdvanceWork, RawAdvanced};
+use crate::atomic::{AtomicWork, RawAtomically};
 use crate::batch::Batch;
 use crate::claim::{ClaimWork, RawClaimed};
-use crate::error::JobError;
+use crate::error::{self, JobError};
 use crate::queue::Place;
-use crate::{advance, claim, counts, sweep};
+use crate::steps::{RawStepPut, StepWork};
+use crate::{advance, atomic, claim, counts, steps, sweep};
 
 /// Where an answer goes, and the work with it: its memory is the caller's to free, on his own thread.
 pub(crate) type ReplyTo<W, A> = oneshot::Sender<(Result<A, StoreError>, W)>;
@@ -29,6 +31,8 @@ pub(crate) struct Ask<W, A> {
 pub(crate) enum Job {
     Claim(Ask<Box<ClaimWork>, RawClaimed>),
     Advance(Ask<Box<AdvanceWork>, RawAdvanced>),
+    Atomic(Ask<Box<AtomicWork>, RawAtomically>),
+    Step(Ask<Box<StepWork>, RawStepPut>),
     Count(Ask<Vec<(OperationId, Counters)>, ()>),
     Lose(Ask<u32, u64>),
     Sweep(Ask<u32, Swept>),
@@ -47,6 +51,8 @@ pub(crate) struct Reply<W, A> {
 pub(crate) enum Answer {
     Claim(Reply<Box<ClaimWork>, RawClaimed>),
     Advance(Reply<Box<AdvanceWork>, RawAdvanced>),
+    Atomic(Reply<Box<AtomicWork>, RawAtomically>),
+    Step(Reply<Box<StepWork>, RawStepPut>),
     Counted(Reply<Vec<(OperationId, Counters)>, ()>),
     Lost(Reply<u32, u64>),
     Swept(Reply<u32, Swept>),
@@ -59,6 +65,8 @@ impl Job {
         match self {
             Job::Claim(ask) => ask.place.bytes,
             Job::Advance(ask) => ask.place.bytes,
+            Job::Atomic(ask) => ask.place.bytes,
+            Job::Step(ask) => ask.place.bytes,
             Job::Count(ask) => ask.place.bytes,
             Job::Lose(ask) => ask.place.bytes,
             Job::Sweep(ask) => ask.place.bytes,
@@ -75,6 +83,10 @@ impl Job {
             Job::Advance(ask) => {
                 run(ask, batch, |work, batch| advance::run(work, batch), Answer::Advance, Job::Advance)
             }
+            Job::Atomic(ask) => {
+                run(ask, batch, |work, batch| atomic::run(work, batch), Answer::Atomic, Job::Atomic)
+            }
+            Job::Step(ask) => run(ask, batch, |work, batch| steps::put(work, batch), Answer::Step, Job::Step),
             Job::Count(ask) => {
                 run(ask, batch, |work, batch| counts::run(work, batch), Answer::Counted, Job::Count)
             }
@@ -102,6 +114,12 @@ impl Job {
         match self {
             Job::Claim(ask) => ask.refuse(error),
             Job::Advance(ask) => ask.refuse(error),
+            Job::Atomic(ask) => match nothing_happened(error) {
+                // The caller may have gone away.
+                Some(ended) => drop(ask.reply.send((Ok(RawAtomically::Other(ended)), ask.work))),
+                None => ask.refuse(error),
+            },
+            Job::Step(ask) => ask.refuse(error),
             Job::Count(ask) => ask.refuse(error),
             Job::Lose(ask) => ask.refuse(error),
             Job::Sweep(ask) => ask.refuse(error),
@@ -149,10 +167,28 @@ impl Answer {
         match self {
             Answer::Claim(reply) => reply.give(lost),
             Answer::Advance(reply) => reply.give(lost),
+            Answer::Atomic(mut reply) => match lost.and_then(nothing_happened) {
+                Some(ended) => {
+                    reply.answer = Ok(RawAtomically::Other(ended));
+                    reply.give(None);
+                }
+                None => reply.give(lost),
+            },
+            Answer::Step(reply) => reply.give(lost),
             Answer::Counted(reply) => reply.give(lost),
             Answer::Lost(reply) => reply.give(lost),
             Answer::Swept(reply) => reply.give(lost),
             Answer::Ready(reply) => reply.give(lost),
         }
+    }
+}
+
+/// What an atomic attempt is told of a lost transaction of which it is certain that nothing was committed.
+fn nothing_happened(error: &StoreError) -> Option<Atomically> {
+    let StoreError::Unavailable(why) = error else { return None };
+    match why.as_str() {
+        error::LOCKED | error::BROKEN => Some(Atomically::Contended(why.clone())),
+        error::BROKEN_ALONE => Some(Atomically::Stopped(why.clone())),
+        _ => None,
     }
 }

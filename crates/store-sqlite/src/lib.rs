@@ -13,6 +13,7 @@
 //! happens when the store is idle or closed.
 
 mod advance;
+mod atomic;
 mod batch;
 mod checkpoint;
 mod claim;
@@ -20,6 +21,7 @@ mod connection;
 mod counts;
 mod error;
 mod events;
+mod fence;
 mod file;
 mod header;
 mod hot;
@@ -36,15 +38,19 @@ mod seal_keys;
 #[cfg(test)]
 mod sql;
 mod stats;
+mod steps;
 mod store;
 mod survey;
 mod sweep;
+mod tx;
 mod writer;
 
+pub use atomic::SqliteWork;
 pub use error::OpenError;
-pub use open::Options;
+pub use open::{FileUse, Options};
 pub use stats::Stats;
 pub use store::SqliteStore;
+pub use tx::{Applied, SqliteTx};
 
 /// The schema that this release reads and writes.
 pub const SCHEMA_VERSION: u32 = migrate::LATEST;

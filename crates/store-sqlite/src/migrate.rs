@@ -1,15 +1,16 @@
 //! The schema, as the sum of its migrations.
 //!
-//! Each migration is one file and one transaction that also moves `user_version`; a crash leaves the schema before
-//! it or after it. Two processes that migrate at once wait for each other, and the second finds nothing to do.
+//! Each migration is one file and one transaction that also moves the version in `onefold_schema`, a table of our own,
+//! because a file that is shared with a service has a `user_version` of its own; a crash leaves the schema before it or
+//! after it. Two processes that migrate at once wait for each other, and the second finds nothing to do.
 //! Migrations only go forward.
 
 use std::path::Path;
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::OpenError;
 use crate::header::APPLICATION_ID;
+use crate::{FileUse, OpenError};
 
 /// The migrations, in order; the first makes schema 1.
 const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_operations.sql")];
@@ -26,20 +27,34 @@ pub(crate) enum Migrate {
     No,
 }
 
+const SCHEMA: &str = "SELECT version FROM onefold_schema WHERE one = 1";
+const SET_SCHEMA: &str = "UPDATE onefold_schema SET version = ?1 WHERE one = 1";
+const TABLES: &str = "SELECT count(*), sum(name = 'onefold_schema') FROM sqlite_schema";
+
+#[cfg(test)]
+pub(crate) const SQL: &[&str] = &[SCHEMA, SET_SCHEMA, TABLES];
+
 /// Brings the schema to the latest.
-pub(crate) fn run(connection: &mut Connection, path: &Path, migrate: Migrate) -> Result<(), OpenError> {
+pub(crate) fn run(
+    connection: &mut Connection,
+    path: &Path,
+    migrate: Migrate,
+    file_use: FileUse,
+) -> Result<(), OpenError> {
     let sqlite = |error: rusqlite::Error| OpenError::sqlite(path, &error);
-    while schema_of(connection, path)? < LATEST {
+    while schema_of(connection, path, file_use)? < LATEST {
         if migrate == Migrate::No {
-            return Err(needs_migration(schema_of(connection, path)?));
+            return Err(needs_migration(schema_of(connection, path, file_use)?));
         }
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sqlite)?;
-        let found = schema_of(&transaction, path)?;
+        let found = schema_of(&transaction, path, file_use)?;
         if let Some(sql) = MIGRATIONS.get(found as usize) {
             transaction.execute_batch(sql).map_err(sqlite)?;
-            transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
-            transaction.pragma_update(None, "user_version", found + 1).map_err(sqlite)?;
+            transaction.execute(SET_SCHEMA, [found + 1]).map_err(sqlite)?;
+            if file_use == FileUse::Own {
+                transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(sqlite)?;
+            }
             transaction.commit().map_err(sqlite)?;
             tracing::info!(schema = found + 1, "the store was migrated");
         }
@@ -53,24 +68,24 @@ pub(crate) fn needs_migration(found: u32) -> OpenError {
 }
 
 /// The error for a schema of a later release.
-pub(crate) fn check_known(found: u32) -> Result<(), OpenError> {
+fn check_known(found: u32) -> Result<(), OpenError> {
     if found > LATEST { Err(OpenError::Newer { found, known: LATEST }) } else { Ok(()) }
 }
 
-/// The schema that the connection sees: 0 for an empty database, an error for one that is not ours.
-fn schema_of(connection: &Connection, path: &Path) -> Result<u32, OpenError> {
-    let number = |sql: &str| {
-        connection
-            .query_row(sql, [], |row| row.get::<_, i64>(0))
-            .map_err(|error| OpenError::sqlite(path, &error))
-    };
-    if number("PRAGMA application_id")? != i64::from(APPLICATION_ID) {
-        return match number("SELECT count(*) FROM sqlite_schema")? {
-            0 => Ok(0),
-            _ => Err(OpenError::Foreign(path.to_owned())),
+/// The schema that the connection sees: 0 where there is none yet, an error for a database that is not ours to use.
+fn schema_of(connection: &Connection, path: &Path, file_use: FileUse) -> Result<u32, OpenError> {
+    let sqlite = |error: rusqlite::Error| OpenError::sqlite(path, &error);
+    let (tables, ours): (i64, Option<i64>) =
+        connection.query_row(TABLES, [], |row| Ok((row.get(0)?, row.get(1)?))).map_err(sqlite)?;
+    if ours.unwrap_or(0) == 0 {
+        return if tables == 0 || file_use == FileUse::Shared {
+            Ok(0)
+        } else {
+            Err(OpenError::Foreign(path.to_owned()))
         };
     }
-    let found = u32::try_from(number("PRAGMA user_version")?).unwrap_or(u32::MAX);
+    let found: i64 = connection.query_row(SCHEMA, [], |row| row.get(0)).map_err(sqlite)?;
+    let found = u32::try_from(found).unwrap_or(u32::MAX);
     check_known(found)?;
     Ok(found)
 }
@@ -83,15 +98,15 @@ mod tests {
     fn migrations_run_once_and_end_at_the_latest_schema() {
         let mut connection = Connection::open_in_memory().unwrap();
         let path = Path::new("memory");
-        run(&mut connection, path, Migrate::Yes).unwrap();
-        assert_eq!(schema_of(&connection, path).unwrap(), LATEST);
-        run(&mut connection, path, Migrate::No).unwrap();
+        run(&mut connection, path, Migrate::Yes, FileUse::Own).unwrap();
+        assert_eq!(schema_of(&connection, path, FileUse::Own).unwrap(), LATEST);
+        run(&mut connection, path, Migrate::No, FileUse::Own).unwrap();
     }
 
     #[test]
     fn an_empty_database_is_left_empty_when_migrating_is_off() {
         let mut connection = Connection::open_in_memory().unwrap();
-        let error = run(&mut connection, Path::new("memory"), Migrate::No).unwrap_err();
+        let error = run(&mut connection, Path::new("memory"), Migrate::No, FileUse::Own).unwrap_err();
         assert!(error.to_string().contains("onefold store migrate"), "{error}");
         assert!(matches!(error, OpenError::NeedsMigration { found: 0, .. }));
     }

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use onefold_core::{IdentityKey, StoreTime};
 use onefold_store::{Clock, Judge, Sealer, SystemClock, Timeline};
@@ -25,6 +26,20 @@ pub(crate) const SQL: &[&str] = &[FLOOR];
 /// The longest record, in bytes, unless the options say otherwise: far above what a contract keeps by default.
 const RECORD_BYTES_MAX: i32 = 256 << 20;
 
+/// How long a closure may hold the writer, unless the options say otherwise: everybody else waits meanwhile.
+const CLOSURE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileUse {
+    /// The layer's own: a file of another program is refused.
+    #[default]
+    Own,
+    /// A service's, which keeps its tables there too: the layer's tables are added, and all else is left as it is. Its
+    /// journal must be the write-ahead log; a new file gets it.
+    Shared,
+}
+
 /// How a store is opened.
 #[derive(Clone)]
 pub struct Options {
@@ -36,6 +51,10 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// The longest record, in bytes; a longer one is refused.
     pub record_bytes_max: i32,
+    /// Whose file it is.
+    pub file_use: FileUse,
+    /// How long a closure of atomic mode may hold the writer. Statements beyond it are interrupted.
+    pub closure_time_max: Duration,
 }
 
 impl Default for Options {
@@ -45,6 +64,8 @@ impl Default for Options {
             migrate: true,
             clock: Arc::new(SystemClock::new()),
             record_bytes_max: RECORD_BYTES_MAX,
+            file_use: FileUse::default(),
+            closure_time_max: CLOSURE_TIME_MAX,
         }
     }
 }
@@ -57,6 +78,8 @@ impl fmt::Debug for Options {
             .field("migrate", &self.migrate)
             .field("clock", &self.clock)
             .field("record_bytes_max", &self.record_bytes_max)
+            .field("file_use", &self.file_use)
+            .field("closure_time_max", &self.closure_time_max)
             .finish()
     }
 }
@@ -84,18 +107,21 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> 
             file::make(path).map_err(|error| OpenError::io(path, &error))?;
             tracing::warn!(path = %path.display(), "a new, empty store was made: every key is new to it");
         }
-        Found::Ours { schema } => {
-            migrate::check_known(schema)?;
-            check_writable(path)?;
+        Found::Foreign { .. } if options.file_use == FileUse::Own => {
+            return Err(OpenError::Foreign(path.to_owned()));
         }
+        Found::Foreign { log: false } => return Err(OpenError::NotInLogMode(path.to_owned())),
+        Found::Foreign { log: true } | Found::Ours => check_writable(path)?,
     }
     let file = FileId::at(path).map_err(|error| OpenError::io(path, &error))?;
     let mut connection = connection::writer(path, options.record_bytes_max).map_err(sqlite)?;
     if connection.is_readonly("main").map_err(sqlite)? {
         return Err(OpenError::ReadOnly(path.to_owned()));
     }
-    migrate::run(&mut connection, path, migrate)?;
-    connection::switch_log_on(&connection).map_err(sqlite)?;
+    migrate::run(&mut connection, path, migrate, options.file_use)?;
+    if !connection::switch_log_on(&connection).map_err(sqlite)? {
+        return Err(OpenError::NotInLogMode(path.to_owned()));
+    }
     let sealer = Sealer::new(&options.seal_keys);
     let identity_key = seal_keys::unlock(&mut connection, path, &sealer)?;
     let floor = connection.query_row(FLOOR, [], |row| row.get(0)).map_err(sqlite)?;

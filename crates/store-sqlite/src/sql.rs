@@ -4,10 +4,13 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
+use crate::FileUse;
 use crate::migrate::{self, Migrate};
-use crate::{advance, batch, claim, counts, events, list, open, outcome, read, seal_keys, survey, sweep};
+use crate::{
+    advance, batch, claim, counts, events, list, open, outcome, read, seal_keys, steps, survey, sweep, tx,
+};
 
-const STATEMENTS: [&[&str]; 12] = [
+const STATEMENTS: [&[&str]; 15] = [
     advance::SQL,
     batch::SQL,
     claim::SQL,
@@ -17,14 +20,17 @@ const STATEMENTS: [&[&str]; 12] = [
     open::SQL,
     outcome::SQL,
     read::SQL,
+    migrate::SQL,
     seal_keys::SQL,
+    steps::SQL,
     survey::SQL,
     sweep::SQL,
+    tx::SQL,
 ];
 
 fn latest() -> Connection {
     let mut connection = Connection::open_in_memory().unwrap();
-    migrate::run(&mut connection, Path::new("memory"), Migrate::Yes).unwrap();
+    migrate::run(&mut connection, Path::new("memory"), Migrate::Yes, FileUse::Own).unwrap();
     connection
 }
 

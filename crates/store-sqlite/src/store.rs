@@ -11,24 +11,27 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onefold_core::{Counters, Event, IdentityKey, OperationId};
+use onefold_core::{Counters, Event, IdentityKey, Kept, OperationId};
 use onefold_store::{
-    Advance, Advanced, Claim, Claimed, Judge, OperationStore, Page, Query, Read, Sealer, StoreError, Survey,
-    Swept,
+    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, FinishedStep, Judge, OperationStore,
+    Page, Query, Read, Sealer, StepPut, StepStore, StoreError, Survey, Swept,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::advance::{AdvanceWork, RawAdvanced};
+use crate::atomic::{AtomicWork, RawAtomically, SqliteWork};
 use crate::checkpoint::{Checkpointer, Log};
 use crate::claim::{ClaimWork, RawClaimed};
+use crate::fence::Fence;
 use crate::file::FileId;
 use crate::job::{Ask, Job};
 use crate::queue::{self, Queue};
 use crate::readers::Readers;
 use crate::stats::{Counts, Stats};
+use crate::steps::{RawStepPut, StepWork};
 use crate::writer::Writer;
-use crate::{OpenError, Options, events, list, open, read, survey, sweep};
+use crate::{OpenError, Options, events, list, open, read, steps, survey, sweep};
 
 /// What a job costs beside its payload: its row, its index entries.
 const JOB_BYTES: usize = 1024;
@@ -36,7 +39,8 @@ const JOB_BYTES: usize = 1024;
 /// A SQLite file as a store of operations.
 pub struct SqliteStore {
     identity_key: IdentityKey,
-    sealer: Sealer,
+    sealer: Arc<Sealer>,
+    closure_time_max: Duration,
     judge: Arc<Judge>,
     path: PathBuf,
     file: FileId,
@@ -68,6 +72,8 @@ impl SqliteStore {
         let (jobs, waiting) = sync_channel(queue::JOBS_MAX);
         let log = Log::new(pages.clone(), tell);
         log.watch(&mut opened.connection).map_err(|error| OpenError::sqlite(path.as_ref(), &error))?;
+        let fence = Fence::put_on(&mut opened.connection)
+            .map_err(|error| OpenError::sqlite(path.as_ref(), &error))?;
         let writer = Writer {
             path: opened.path.clone(),
             file,
@@ -77,7 +83,8 @@ impl SqliteStore {
             counts: counts.clone(),
             log,
             gate: gate.clone(),
-            connection: Some(opened.connection),
+            connection: Some((opened.connection, fence)),
+            alone: 0,
         };
         let checkpointer = Checkpointer { path: opened.path.clone(), pages, gate };
         let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
@@ -87,7 +94,8 @@ impl SqliteStore {
         ];
         Ok(SqliteStore {
             identity_key: opened.identity_key,
-            sealer: opened.sealer,
+            sealer: Arc::new(opened.sealer),
+            closure_time_max: options.closure_time_max,
             judge,
             path: kept_path,
             file,
@@ -230,5 +238,42 @@ impl OperationStore for SqliteStore {
     async fn ready(&self) -> Result<(), StoreError> {
         self.ask((), 0, Job::Ready).await?;
         self.readers.run(|connection| connection.query_row(LATEST, [], |_| Ok(()))).await
+    }
+}
+
+#[async_trait]
+impl AtomicStore for SqliteStore {
+    type Work = SqliteWork;
+
+    async fn atomically(&self, entry: Entry, work: &mut SqliteWork) -> Result<Atomically, StoreError> {
+        let atomic = AtomicWork::new(entry, work.clone(), self.sealer.clone(), self.closure_time_max);
+        Ok(match self.ask(Box::new(atomic), 0, Job::Atomic).await? {
+            RawAtomically::Found(read) => Atomically::Found(Box::new(read.open(&self.sealer)?)),
+            RawAtomically::Other(ended) => ended,
+        })
+    }
+}
+
+#[async_trait]
+impl StepStore for SqliteStore {
+    async fn put_step(
+        &self,
+        id: OperationId,
+        attempt: u32,
+        name: String,
+        kept: Kept,
+    ) -> Result<StepPut, StoreError> {
+        let work = Box::new(StepWork::new(id, attempt, name, &kept, &self.sealer));
+        let bytes = work.payload_bytes();
+        Ok(match self.ask(work, bytes, Job::Step).await? {
+            RawStepPut::Done => StepPut::Done,
+            RawStepPut::Superseded(read) => StepPut::Superseded(Box::new(read.open(&self.sealer)?)),
+            RawStepPut::Exists(step) => StepPut::Exists(Box::new(step.open(&id, &self.sealer)?)),
+        })
+    }
+
+    async fn steps(&self, id: OperationId) -> Result<Vec<FinishedStep>, StoreError> {
+        let steps = self.readers.run(move |connection| steps::of(id, connection)).await?;
+        steps.into_iter().map(|step| step.open(&id, &self.sealer)).collect()
     }
 }

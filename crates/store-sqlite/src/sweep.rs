@@ -9,8 +9,8 @@ use onefold_store::{Grant, NewEvent, StoredLease, Swept};
 
 use crate::batch::Batch;
 use crate::error::JobError;
-use crate::events;
 use crate::outcome::{self, Outcome};
+use crate::{events, steps};
 
 /// Records of each kind in one step: 100 take about 2 ms, 10 000 would hold up everybody for 200 ms.
 pub(crate) const STEP_RECORDS_MAX: u32 = 100;
@@ -105,6 +105,7 @@ fn bury_and_delete(limit: u32, batch: &mut Batch<'_>) -> Result<Swept, JobError>
         if let Some(scope) = due.scope {
             batch.one_less(scope)?;
         }
+        steps::delete(due.seq, batch)?;
         if due.scope.is_none() || due.tombstone_until <= now {
             batch.connection.prepare_cached(DELETE)?.execute([due.seq])?;
             outcome::forget(due.seq, batch)?;

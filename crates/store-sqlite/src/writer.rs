@@ -15,12 +15,13 @@ use std::time::Duration;
 use onefold_core::IdentityKey;
 use onefold_store::{Judge, StoreError};
 use parking_lot::Mutex;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
 use crate::batch::Batch;
 use crate::checkpoint::Log;
 use crate::connection;
-use crate::error::unavailable;
+use crate::error::{BROKEN, BROKEN_ALONE, unavailable};
+use crate::fence::Fence;
 use crate::file::FileId;
 use crate::job::{Answer, Job};
 use crate::stats::Counts;
@@ -54,7 +55,9 @@ pub(crate) struct Writer {
     /// Held while a transaction is open, so that the checkpointer can ask for a pause.
     pub(crate) gate: Arc<Mutex<()>>,
     /// `None` after a failure.
-    pub(crate) connection: Option<Connection>,
+    pub(crate) connection: Option<(Connection, Fence)>,
+    /// So many batches have one job each: somebody's closure broke the commit of all, and is to be found.
+    pub(crate) alone: usize,
 }
 
 impl Writer {
@@ -62,7 +65,9 @@ impl Writer {
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
         let mut expected = 0;
         while let Ok(first) = jobs.recv() {
-            let mut waiting = Waiting::new(first, jobs, expected);
+            let jobs_max = if self.alone > 0 { 1 } else { BATCH_JOBS_MAX };
+            self.alone = self.alone.saturating_sub(1);
+            let mut waiting = Waiting::new(first, jobs, expected, jobs_max);
             self.perform(&mut waiting);
             expected = expected_after(expected, waiting.taken);
             self.log.grown();
@@ -106,11 +111,12 @@ impl Writer {
         if self.connection.is_none() {
             let mut connection = connection::writer(&self.path, self.record_bytes_max).map_err(lost)?;
             self.log.watch(&mut connection).map_err(lost)?;
-            self.connection = Some(connection);
+            let fence = Fence::put_on(&mut connection).map_err(lost)?;
+            self.connection = Some((connection, fence));
         }
-        let Some(connection) = &self.connection else { unreachable!("it was just opened") };
+        let Some((connection, fence)) = &self.connection else { unreachable!("it was just opened") };
         run(connection, BEGIN).map_err(lost)?;
-        let mut batch = Batch::start(connection, &self.judge, &self.identity_key).map_err(lost)?;
+        let mut batch = Batch::start(connection, &self.judge, &self.identity_key, fence).map_err(lost)?;
         while waiting.take_in() {
             // Whoever asks now has perhaps seen a later time than the batch began at.
             batch.look_at_the_clock();
@@ -128,7 +134,14 @@ impl Writer {
             }
         }
         let writes = batch.finish().map_err(lost)?;
-        run(connection, if writes { COMMIT } else { ROLLBACK }).map_err(lost)?;
+        run(connection, if writes { COMMIT } else { ROLLBACK }).map_err(|error| match error {
+            error if !is_constraint(&error) => unavailable(&error),
+            _ if waiting.taken == 1 => StoreError::Unavailable(BROKEN_ALONE.into()),
+            _ => {
+                self.alone = BATCH_JOBS_MAX;
+                StoreError::Unavailable(BROKEN.into())
+            }
+        })?;
         if writes {
             self.counts.committed();
         }
@@ -136,6 +149,10 @@ impl Writer {
         self.judge.note(batch.into_grants());
         Ok(())
     }
+}
+
+fn is_constraint(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
 }
 
 fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
@@ -158,13 +175,16 @@ struct Waiting<'j> {
     expected: usize,
     gatherings: u32,
     taken: usize,
+    jobs_max: usize,
     bytes: usize,
 }
 
 impl<'j> Waiting<'j> {
-    fn new(first: Job, jobs: &'j Receiver<Job>, expected: usize) -> Waiting<'j> {
+    fn new(first: Job, jobs: &'j Receiver<Job>, expected: usize, jobs_max: usize) -> Waiting<'j> {
+        let expected = expected.min(jobs_max);
         let bytes = first.bytes();
-        Waiting { jobs, portion: VecDeque::from([first]), expected, gatherings: 0, taken: 1, bytes }
+        let portion = VecDeque::from([first]);
+        Waiting { jobs, portion, expected, gatherings: 0, taken: 1, jobs_max, bytes }
     }
 
     /// Takes in the next portion, if the one before is done. False when the batch is complete.
@@ -180,7 +200,7 @@ impl<'j> Waiting<'j> {
     }
 
     fn take_what_waits(&mut self) {
-        while self.taken < BATCH_JOBS_MAX
+        while self.taken < self.jobs_max
             && self.bytes < BATCH_BYTES_MAX
             && let Ok(job) = self.jobs.try_recv()
         {

@@ -88,7 +88,7 @@ fn a_store_of_a_later_release_is_refused() {
     let path = directory.path().join("onefold.db");
     drop(SqliteStore::open(&path, options()).unwrap());
     let connection = Connection::open(&path).unwrap();
-    connection.pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+    connection.execute("UPDATE onefold_schema SET version = ?1", [SCHEMA_VERSION + 1]).unwrap();
     connection.close().unwrap();
     let error = refused(&path, options());
     assert!(matches!(error, OpenError::Newer { found, known } if found == known + 1), "{error}");

@@ -8,13 +8,16 @@
 //! their sealing ([`Sealer`]), the one place that reads a clock ([`SystemClock`]) and the judgement of time and
 //! leases ([`Judge`]).
 
+mod atomic;
 pub mod clock;
 pub mod codec;
 mod judge;
 mod port;
 mod seal;
+mod steps;
 mod timeline;
 
+pub use atomic::{AtomicStore, Atomically, Ended, Entry, Finish};
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
 pub use judge::{Grant, Judge, StoredLease};
@@ -23,4 +26,5 @@ pub use port::{
     Step, StoreError, Survey, Swept,
 };
 pub use seal::{KeyId, SealError, Sealer};
+pub use steps::{FinishedStep, StepPut, StepStore};
 pub use timeline::{Moment, Timeline};

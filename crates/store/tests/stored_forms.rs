@@ -2,7 +2,7 @@
 //!
 //! The fixtures hold one form to a line, `name hex`. A line is never changed or taken away; a new version adds a file.
 
-use onefold_core::{Answer, Kept, NotKept, Scope};
+use onefold_core::{Answer, Kept, NotKept, Scope, TypedValue};
 use onefold_store::CodecError;
 use onefold_store::codec::{
     decode_kept, decode_scope, decode_texts, encode_kept, encode_scope, encode_texts, kept_length,
@@ -42,6 +42,8 @@ fn examples() -> Vec<(&'static str, Kept)> {
         ("kept-full", Kept::Full(answer())),
         ("kept-full-empty", Kept::Full(Answer { status: 204, ..Answer::default() })),
         ("kept-reference", Kept::Reference(Answer { body: vec![], trailers: vec![], ..answer() })),
+        ("kept-value", Kept::Value(TypedValue { version: 3, json: b"{\"id\":1}".to_vec() })),
+        ("kept-value-of-nothing", Kept::Value(TypedValue { version: 1, json: b"null".to_vec() })),
         ("kept-too-big", Kept::NotKept { status, why: NotKept::TooBig }),
         ("kept-cut", Kept::NotKept { status, why: NotKept::Cut }),
         ("kept-by-contract", Kept::NotKept { status, why: NotKept::ByContract }),

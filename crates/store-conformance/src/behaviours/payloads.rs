@@ -1,6 +1,6 @@
 //! Results come back as they were kept.
 
-use onefold_core::{Answer, Kept, NotKept, Resource, State};
+use onefold_core::{Answer, Kept, NotKept, Resource, State, TypedValue};
 use onefold_store::Step;
 
 use crate::fixture::{Fixture, RUNNING, answer};
@@ -26,6 +26,10 @@ pub async fn every_kind_of_result_comes_back_as_it_was(f: Fixture) {
     };
     let mut results =
         vec![Kept::Nothing, Kept::Full(full.clone()), Kept::Reference(Answer { body: vec![], ..full })];
+    for json in [&b"null"[..], b"0", b"false", b"\"\"", b"[]", br#"{"id":9007199254740993}"#] {
+        results.push(Kept::Value(TypedValue { version: 1, json: json.to_vec() }));
+        results.push(Kept::Value(TypedValue { version: u16::MAX, json: json.to_vec() }));
+    }
     for why in [NotKept::TooBig, NotKept::Cut, NotKept::ByContract, NotKept::Settled, NotKept::NotStored] {
         results.push(Kept::NotKept { status: Some(200), why });
         results.push(Kept::NotKept { status: None, why });

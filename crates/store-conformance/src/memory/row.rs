@@ -2,7 +2,7 @@
 
 use onefold_core::contract::{OnStale, Retention};
 use onefold_core::{Counters, Event, Kept, Lease, Record, Scope, State, StoreTime};
-use onefold_store::{Advance, Also, Claim, Judge, Moment, Promise, Query, Step, StoredLease};
+use onefold_store::{Advance, Also, Claim, FinishedStep, Judge, Moment, Promise, Query, Step, StoredLease};
 
 /// A record with what is not shown of it.
 #[derive(Debug)]
@@ -14,6 +14,7 @@ pub(super) struct Row {
     pub(super) lease_until: StoreTime,
     promise: Promise,
     pub(super) events: Vec<Event>,
+    pub(super) steps: Vec<FinishedStep>,
 }
 
 impl Row {
@@ -40,7 +41,15 @@ impl Row {
             counters: Counters::default(),
         };
         let lease_until = now.plus(claim.lease);
-        Row { seq, record, leased_at: now, lease_until, promise: claim.promise, events: Vec::new() }
+        Row {
+            seq,
+            record,
+            leased_at: now,
+            lease_until,
+            promise: claim.promise,
+            events: Vec::new(),
+            steps: Vec::new(),
+        }
     }
 
     /// The record as a reader sees it.
@@ -89,6 +98,9 @@ impl Row {
         match step {
             Step::Begin { scope, key, owner, lease, fingerprint, ignored, promise } => {
                 let record = &mut self.record;
+                if record.is_expired(now) || record.state == State::Failed {
+                    self.steps.clear();
+                }
                 if record.is_expired(now) {
                     record.created_at = now;
                     record.begun_at = Some(now);
@@ -128,6 +140,7 @@ impl Row {
     }
 
     pub(super) fn bury(&mut self) {
+        self.steps.clear();
         let record = &mut self.record;
         record.fingerprint = None;
         record.ignored = Vec::new();

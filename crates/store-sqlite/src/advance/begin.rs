@@ -11,7 +11,7 @@ use super::{AdvanceWork, Found};
 use crate::batch::Batch;
 use crate::error::JobError;
 use crate::row::{on_stale_number, retention_ms, tombstone_ms};
-use crate::{events, outcome};
+use crate::{events, outcome, steps};
 
 pub(super) const AGAIN: &str =
     "UPDATE onefold_operations SET attempt = attempt + 1, on_stale = ?2, retention_ms = ?3,
@@ -28,7 +28,7 @@ pub(super) const LEASE: &str =
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 /// Begins the attempt after the one that was found. In a savepoint.
-pub(super) fn run(work: &AdvanceWork, found: &Found, batch: &mut Batch<'_>) -> Result<Grant, JobError> {
+pub(crate) fn run(work: &AdvanceWork, found: &Found, batch: &mut Batch<'_>) -> Result<Grant, JobError> {
     let advance = &work.advance;
     let Step::Begin { key, owner, lease, fingerprint, promise, .. } = &advance.step else {
         unreachable!("only `Begin` comes here")
@@ -62,6 +62,10 @@ pub(super) fn run(work: &AdvanceWork, found: &Found, batch: &mut Batch<'_>) -> R
         batch.connection.prepare_cached(AGAIN)?.execute(params![
             found.seq, on_stale, retention, tombstone, version, digest, owner, work.form,
         ])?;
+    }
+    if anew || found.state == State::Failed {
+        // Another request may begin, and what was finished under the one before is none of its steps.
+        steps::delete(found.seq, batch)?;
     }
     outcome::forget(found.seq, batch)?;
     batch.connection.prepare_cached(LEASE)?.execute(params![

@@ -2,7 +2,7 @@
 //!
 //! Absent and empty are different: an empty body is a body, and a status of 0 is none of ours.
 
-use onefold_core::{Answer, Kept, NotKept};
+use onefold_core::{Answer, Kept, NotKept, TypedValue};
 
 use super::CodecError;
 use super::bytes::{PREFIX, Parts, put, put_length};
@@ -13,6 +13,7 @@ const NOTHING: u8 = 0;
 const FULL: u8 = 1;
 const REFERENCE: u8 = 2;
 const NOT_KEPT: u8 = 3;
+const VALUE: u8 = 4;
 
 /// Reasons by their stored number. A number is never given twice.
 const REASONS: [(u8, NotKept); 5] = [
@@ -33,6 +34,7 @@ pub fn kept_length(kept: &Kept) -> usize {
             2 + 2 + 3 * PREFIX + lines + answer.body.len()
         }
         Kept::NotKept { .. } => 6,
+        Kept::Value(value) => 2 + 2 + PREFIX + value.json.len(),
     }
 }
 
@@ -48,6 +50,11 @@ pub fn encode_kept(kept: &Kept, out: &mut Vec<u8>) {
         Kept::Reference(answer) => {
             out.push(REFERENCE);
             put_answer(out, answer);
+        }
+        Kept::Value(value) => {
+            out.push(VALUE);
+            out.extend_from_slice(&value.version.to_be_bytes());
+            put(out, &value.json);
         }
         Kept::NotKept { status, why } => {
             out.push(NOT_KEPT);
@@ -77,6 +84,7 @@ pub fn decode_kept(bytes: &[u8]) -> Result<Kept, CodecError> {
             let why = why.ok_or(CodecError::Impossible("an unknown reason why nothing is kept"))?.1;
             Kept::NotKept { status, why }
         }
+        VALUE => Kept::Value(TypedValue { version: parts.number()?, json: parts.part()?.to_vec() }),
         _ => return Err(CodecError::Impossible("an unknown kind of result")),
     };
     parts.end()?;

@@ -1,0 +1,138 @@
+//! The transaction as a closure of the business sees it.
+//!
+//! Nothing here begins, ends or leaves the transaction, and nothing waits: whatever is to leave the database goes through
+//! rows. Statements are prepared behind the fence under a text of their own, so a cached statement of the layer is never
+//! handed out. What is written is part of the transaction that also keeps the record.
+
+use onefold_core::{OperationId, StoreTime};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Statement, params};
+
+use crate::fence::Fence;
+
+const EFFECT: &str =
+    "INSERT INTO onefold_effects (key, operation, at) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
+const VERSION: &str = "SELECT version FROM onefold_projections WHERE entity = ?1";
+const APPLY: &str = "INSERT INTO onefold_projections (entity, version, at) VALUES (?1, ?2, ?3)
+    ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at";
+const SUPERSEDED: &str = "INSERT INTO onefold_superseded (entity, version, operation, at)
+    VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+
+#[cfg(test)]
+pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, SUPERSEDED];
+
+/// What became of a version of an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It is newer than what was applied so far: apply it, in this transaction.
+    Newer,
+    /// It was applied already: no effect.
+    Equal,
+    /// A newer one was applied already: it is marked as superseded and has no effect.
+    Superseded,
+}
+
+/// An open transaction. Cannot be kept, sent elsewhere or waited in:
+///
+/// ```compile_fail
+/// fn keep(tx: &mut onefold_store_sqlite::SqliteTx<'_>) {
+///     std::thread::spawn(move || tx.execute("DELETE FROM orders", []));
+/// }
+/// ```
+#[derive(Debug)]
+pub struct SqliteTx<'t> {
+    connection: &'t Connection,
+    fence: &'t Fence,
+    operation: OperationId,
+    now: StoreTime,
+}
+
+impl<'t> SqliteTx<'t> {
+    pub(crate) fn new(
+        connection: &'t Connection,
+        fence: &'t Fence,
+        operation: OperationId,
+        now: StoreTime,
+    ) -> SqliteTx<'t> {
+        SqliteTx { connection, fence, operation, now }
+    }
+
+    /// The operation that is performed.
+    pub fn operation(&self) -> OperationId {
+        self.operation
+    }
+
+    /// Runs one statement; returns how many rows it changed.
+    pub fn execute(&mut self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
+        self.prepare(sql)?.execute(params)
+    }
+
+    /// Runs statements without parameters.
+    pub fn execute_batch(&mut self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.execute_batch(sql)
+    }
+
+    /// The first row of a query, which must have one.
+    pub fn query_row<A>(
+        &mut self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<A>,
+    ) -> rusqlite::Result<A> {
+        self.prepare(sql)?.query_row(params, read)
+    }
+
+    /// All rows of a query.
+    pub fn query<A>(
+        &mut self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<A>,
+    ) -> rusqlite::Result<Vec<A>> {
+        self.prepare(sql)?.query_map(params, read)?.collect()
+    }
+
+    /// A statement to be used several times. It stays prepared for later transactions too.
+    pub fn prepare(&mut self, sql: &str) -> rusqlite::Result<CachedStatement<'_>> {
+        // No text of ours begins so.
+        self.connection.prepare_cached(&format!("/* in a closure */ {sql}"))
+    }
+
+    /// A statement that is not kept prepared.
+    pub fn prepare_once(&mut self, sql: &str) -> rusqlite::Result<Statement<'_>> {
+        self.connection.prepare(sql)
+    }
+
+    /// The rowid of the last insert of this connection.
+    pub fn last_insert_rowid(&self) -> i64 {
+        self.connection.last_insert_rowid()
+    }
+
+    /// Notes an effect under its own key, for good. True: it is the first of its kind, so let it happen, in this
+    /// transaction. False: it happened before, whatever message or request asked for it (SEMANTICS 9).
+    pub fn effect(&mut self, key: &str) -> rusqlite::Result<bool> {
+        let noted = params![key, self.operation.as_bytes(), self.now.0];
+        self.fence.lifted(|| Ok(self.connection.prepare_cached(EFFECT)?.execute(noted)? == 1))
+    }
+
+    /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
+    /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
+    pub fn apply_if_newer(&mut self, entity: &str, version: i64) -> rusqlite::Result<Applied> {
+        let (connection, operation, now) = (self.connection, self.operation, self.now.0);
+        self.fence.lifted(|| {
+            let known: Option<i64> =
+                connection.prepare_cached(VERSION)?.query_row([entity], |row| row.get(0)).optional()?;
+            match known {
+                Some(known) if known == version => Ok(Applied::Equal),
+                Some(known) if known > version => {
+                    let mut superseded = connection.prepare_cached(SUPERSEDED)?;
+                    superseded.execute(params![entity, version, operation.as_bytes(), now])?;
+                    Ok(Applied::Superseded)
+                }
+                _ => {
+                    connection.prepare_cached(APPLY)?.execute(params![entity, version, now])?;
+                    Ok(Applied::Newer)
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,112 @@
+//! The port of atomic mode (SEMANTICS 5): record and business rows in one transaction of one database.
+//!
+//! *Promises of an implementation.* The store opens the transaction, judges the entry by the unique digest, runs the
+//! work in that transaction, and writes the finished record together with what the work has written, in one commit:
+//! nobody ever sees such an operation `processing`. Where the work says that nothing is done, or fails, or panics,
+//! everything is undone, no record is left, and the key is as free as before: the rollback proves it. Where it rejects,
+//! its own writes are undone and the rejection is recorded. After a crash there is either the whole or nothing.
+//!
+//! *It does not* run the work twice inside one call, retry, or decide: what stands in the way is handed back, and whether
+//! to run again is the engine's to say.
+
+use async_trait::async_trait;
+use onefold_core::{Kept, OperationId, Resource, StoreTime};
+
+use crate::{Advance, Claim, OperationStore, Read, StoreError};
+
+/// In what state the record must be found for the work to run.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// There is none. The lease of the claim is not used: nobody will see the attempt run.
+    New(Box<Claim>),
+    /// It is free, expired, or its lease is over: a transition whose step is [`Begin`](crate::Step::Begin), carried out
+    /// in the same transaction.
+    Next(Box<Advance>),
+}
+
+impl Entry {
+    /// The record that it is about.
+    pub fn id(&self) -> OperationId {
+        match self {
+            Entry::New(claim) => claim.id,
+            Entry::Next(advance) => advance.id,
+        }
+    }
+}
+
+/// How a work ended that leaves a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// Its writes are committed with the record.
+    Succeeded,
+    /// Its writes are undone; the record says so.
+    Rejected,
+}
+
+/// What a work says at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A record is kept.
+    Finished {
+        /// With its writes or without.
+        finish: Finish,
+        /// The result for duplicates.
+        kept: Kept,
+        /// What it brought forth.
+        resource: Option<Resource>,
+    },
+    /// Nothing is kept, neither of its writes nor of the attempt.
+    NotDone,
+    /// The database has lost the transaction against others (busy, serialization failure, deadlock): nothing is kept,
+    /// and the whole of it may run again.
+    Again(String),
+}
+
+/// What became of an atomic attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Atomically {
+    /// Record and writes are durable.
+    Committed {
+        /// The store's time of the record.
+        now: StoreTime,
+        /// The number of the attempt.
+        attempt: u32,
+        /// When the record expires, if it does.
+        expires_at: Option<StoreTime>,
+        /// How the work ended.
+        finish: Finish,
+        /// The result.
+        kept: Kept,
+        /// What it brought forth.
+        resource: Option<Resource>,
+    },
+    /// The work ran and said that nothing is done, or failed in a way that it knows itself. Everything is undone.
+    NotDone,
+    /// The work panicked, or was stopped by the store (its time was over; it did what it may not). Everything is undone.
+    Stopped(String),
+    /// Others were faster at the database. Everything is undone; it may be asked again.
+    Contended(String),
+    /// The record is not as the entry needs it; this is how it is. The work did not run, or what it did is undone.
+    Found(Box<Read>),
+    /// There is no record and the key is too old to make one. The work did not run.
+    KeyTooOld {
+        /// The store's time of the refusal.
+        now: StoreTime,
+    },
+    /// The scope holds as many live records as it may. The work did not run.
+    QuotaReached,
+}
+
+/// A store whose database also holds the rows of the business.
+#[async_trait]
+pub trait AtomicStore: OperationStore {
+    /// What runs in the transaction. It may be run again after [`Atomically::Contended`].
+    type Work: Send;
+
+    /// Runs the work in one transaction with the record.
+    ///
+    /// An error means that it is not known whether the commit happened ([`StoreError::Unavailable`]), or that the record
+    /// can never be stored and nothing was ([`StoreError::Refused`]). Cancellation: a dropped future has committed
+    /// everything, commits it yet, or leaves nothing.
+    async fn atomically(&self, entry: Entry, work: &mut Self::Work) -> Result<Atomically, StoreError>;
+}
