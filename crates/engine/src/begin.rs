@@ -35,6 +35,11 @@ impl Engine {
         record: &Record,
         now: StoreTime,
     ) -> Result<Advanced, Refusal> {
+        self.answered(self.0.store.advance(self.beginning(call, record, now)).await)
+    }
+
+    /// The transition that begins it.
+    pub(crate) fn beginning(&self, call: &Call, record: &Record, now: StoreTime) -> Advance {
         let also = match record.state {
             State::Processing => Also::LeaseOver,
             _ if record.is_expired(now) => Also::Expired,
@@ -55,8 +60,7 @@ impl Engine {
             promise: promise(&call.contract, record.attempt + 1),
         };
         let start = Start { states, attempt: record.attempt, also };
-        let advance = Advance { id: record.id, start, step, event: None, if_superseded: None };
-        self.answered(self.0.store.advance(advance).await)
+        Advance { id: record.id, start, step, event: None, if_superseded: None }
     }
 }
 

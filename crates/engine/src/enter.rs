@@ -18,10 +18,10 @@ use crate::limits::{POLL_MAX, POLL_MIN};
 use crate::{Call, Engine, Entered, Known, Refusal};
 
 /// How long this request still waits, and whether its caller is still there.
-struct Patience<'a> {
-    until: Option<Instant>,
-    gone: Pin<&'a mut (dyn Future<Output = ()> + Send)>,
-    place: Option<WaitPlace>,
+pub(crate) struct Patience<'a> {
+    pub(crate) until: Option<Instant>,
+    pub(crate) gone: Pin<&'a mut (dyn Future<Output = ()> + Send)>,
+    pub(crate) place: Option<WaitPlace>,
 }
 
 impl Engine {
@@ -68,7 +68,7 @@ impl Engine {
     }
 
     /// `None` when the decision is to begin: somebody must ask the store.
-    fn known(
+    pub(crate) fn known(
         &self,
         call: &Call,
         id: OperationId,
@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    fn note(&self, call: &Call, known: &Known) {
+    pub(crate) fn note(&self, call: &Call, known: &Known) {
         let signals = &self.0.signals;
         let count = |add: fn(&mut Counters)| self.0.tally.add(known.id, add);
         if !matches!(known.decision, Decision::Conflict { .. } | Decision::Expired(_)) {
@@ -114,7 +114,7 @@ impl Engine {
     }
 
     /// Learns from a flight of this process. `None`: ask the store oneself.
-    async fn follow(
+    pub(crate) async fn follow(
         &self,
         call: &Call,
         id: OperationId,
@@ -255,7 +255,7 @@ impl Engine {
     }
 
     /// A lease ended without an outcome: the record says so from now on.
-    async fn lose_stale(&self, call: &Call, record: &Record) -> Result<(), Refusal> {
+    pub(crate) async fn lose_stale(&self, call: &Call, record: &Record) -> Result<(), Refusal> {
         let advance = Advance {
             id: record.id,
             start: Start { states: &[State::Processing], attempt: record.attempt, also: Also::LeaseOver },
@@ -277,7 +277,7 @@ impl Engine {
 
 impl Patience<'_> {
     /// Waits for something to change. False when there is no place or no time to wait, or the caller has gone.
-    async fn wait(&mut self, engine: &Engine, flight: &Arc<Flight>, change: impl Future) -> bool {
+    pub(crate) async fn wait(&mut self, engine: &Engine, flight: &Arc<Flight>, change: impl Future) -> bool {
         let Some(until) = self.until else { return false };
         if self.place.as_ref().is_none_or(|place| !place.is_in(flight)) {
             self.place = None;

@@ -5,6 +5,7 @@
 //! records) only saves work: the database decides who owns an operation. After a crash nothing in memory is missed.
 
 mod acts;
+mod atomic;
 mod attempt;
 mod begin;
 mod call;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use onefold_store::{Clock, OperationStore, SystemClock};
 
 pub use acts::{ActError, Release, Resolution, ResolvedAs, Shown};
+pub use atomic::{AtomicEngine, Performed, Stood};
 pub use attempt::{Attempt, Settled, Verdict};
 pub use call::{Call, Entered, Known, Refusal};
 pub use keeper::Keeper;

@@ -42,3 +42,7 @@ pub(crate) const TALLY_RECORDS_MAX: usize = 10_000;
 pub(crate) const KEEPER_TICK: Duration = Duration::from_secs(1);
 /// Records that one call of a sweep may change.
 pub(crate) const SWEEP_LIMIT: u32 = 100;
+/// How often a work of atomic mode runs at most when the database asks for it again.
+pub(crate) const CONTENDED_RUNS_MAX: u32 = 6;
+/// The first pause before that, at most; it doubles.
+pub(crate) const RERUN_PAUSE: Duration = Duration::from_millis(10);

@@ -23,6 +23,7 @@ mod error;
 mod events;
 mod fence;
 mod file;
+mod guest;
 mod header;
 mod hot;
 mod job;

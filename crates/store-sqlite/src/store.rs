@@ -38,12 +38,12 @@ const JOB_BYTES: usize = 1024;
 
 /// A SQLite file as a store of operations.
 pub struct SqliteStore {
-    identity_key: IdentityKey,
-    sealer: Arc<Sealer>,
+    pub(crate) identity_key: IdentityKey,
+    pub(crate) sealer: Arc<Sealer>,
     closure_time_max: Duration,
-    judge: Arc<Judge>,
+    pub(crate) judge: Arc<Judge>,
     path: PathBuf,
-    file: FileId,
+    pub(crate) file: FileId,
     readers: Readers,
     counts: Arc<Counts>,
     queue: Arc<Queue>,
@@ -112,6 +112,23 @@ impl SqliteStore {
         self.counts.read(self.queue.jobs())
     }
 
+    pub(crate) fn claimed(&self, claimed: RawClaimed) -> Result<Claimed, StoreError> {
+        Ok(match claimed {
+            RawClaimed::Won { now } => Claimed::Won { now },
+            RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(&self.sealer)?)),
+            RawClaimed::QuotaReached => Claimed::QuotaReached,
+            RawClaimed::KeyTooOld { now } => Claimed::KeyTooOld { now },
+        })
+    }
+
+    pub(crate) fn advanced(&self, advanced: RawAdvanced) -> Result<Advanced, StoreError> {
+        Ok(match advanced {
+            RawAdvanced::Done { now, expires_at } => Advanced::Done { now, expires_at },
+            RawAdvanced::Superseded(read) => Advanced::Superseded(Box::new(read.open(&self.sealer)?)),
+            RawAdvanced::Missing => Advanced::Missing,
+        })
+    }
+
     async fn ask<W, A>(&self, work: W, bytes: usize, job: fn(Ask<W, A>) -> Job) -> Result<A, StoreError> {
         let unavailable = |why: &str| StoreError::Unavailable(why.to_owned());
         let (reply, answer) = oneshot::channel();
@@ -171,22 +188,14 @@ impl OperationStore for SqliteStore {
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
         let claimed = self.ask(Box::new(ClaimWork::new(claim)), 0, Job::Claim).await?;
-        Ok(match claimed {
-            RawClaimed::Won { now } => Claimed::Won { now },
-            RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(&self.sealer)?)),
-            RawClaimed::QuotaReached => Claimed::QuotaReached,
-            RawClaimed::KeyTooOld { now } => Claimed::KeyTooOld { now },
-        })
+        self.claimed(claimed)
     }
 
     async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
         let work = Box::new(AdvanceWork::new(advance, &self.sealer));
         let bytes = work.payload_bytes();
-        Ok(match self.ask(work, bytes, Job::Advance).await? {
-            RawAdvanced::Done { now, expires_at } => Advanced::Done { now, expires_at },
-            RawAdvanced::Superseded(read) => Advanced::Superseded(Box::new(read.open(&self.sealer)?)),
-            RawAdvanced::Missing => Advanced::Missing,
-        })
+        let advanced = self.ask(work, bytes, Job::Advance).await?;
+        self.advanced(advanced)
     }
 
     async fn count(&self, counts: Vec<(OperationId, Counters)>) -> Result<(), StoreError> {

@@ -33,6 +33,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("gateway", &["engine", "http", "core", "canon"]),
     ("api", &["engine", "http", "config", "store", "core"]),
     ("config", &["core", "canon"]),
+    ("onefold", &["engine", "store", "store-sqlite", "core", "canon"]),
+    ("axum", &["onefold", "engine", "http", "core", "canon"]),
     ("cli", LIBRARIES),
     ("testkit", &[]),
     ("e2e", &["testkit"]),
@@ -82,7 +84,7 @@ fn dependencies(manifest: &toml::Table) -> Vec<(String, String)> {
             let entries = table.get(kind).and_then(toml::Value::as_table);
             for (name, entry) in entries.into_iter().flatten() {
                 let package = entry.get("package").and_then(toml::Value::as_str).unwrap_or(name);
-                if package.starts_with("onefold-") || package == "xtask" {
+                if package.starts_with("onefold-") || package == "onefold" || package == "xtask" {
                     found.push((kind.into(), package.into()));
                 }
             }

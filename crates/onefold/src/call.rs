@@ -1,0 +1,66 @@
+//! One request under one identity.
+
+use std::sync::Arc;
+
+use onefold_core::contract::OnStale;
+use onefold_core::{Fingerprint, Identity, IdentityKey, Scope};
+
+use crate::Operation;
+use crate::operation::fingerprint;
+
+/// What makes two requests the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Significant {
+    /// A canonical digest, without the store's secret.
+    Digest([u8; 32]),
+    /// The fingerprint itself.
+    Fingerprint(Fingerprint),
+}
+
+/// One call of an operation. The same call may be made any number of times.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub(crate) operation: Operation,
+    pub(crate) identity: Identity,
+    pub(crate) significant: Significant,
+    pub(crate) correlation_id: Option<String>,
+}
+
+impl Call {
+    /// Ties it to other operations of one workflow. It is never used to deduplicate.
+    pub fn correlated(mut self, id: impl Into<String>) -> Call {
+        self.correlation_id = Some(id.into());
+        self
+    }
+
+    /// The operation.
+    pub fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// Whose key it is.
+    pub fn scope(&self) -> &Scope {
+        &self.identity.scope
+    }
+
+    pub(crate) fn for_engine(&self, secret: &IdentityKey) -> onefold_engine::Call {
+        let fingerprint = match &self.significant {
+            Significant::Digest(digest) => fingerprint(digest, secret),
+            Significant::Fingerprint(fingerprint) => *fingerprint,
+        };
+        onefold_engine::Call {
+            contract: self.operation.contract().clone(),
+            label: Arc::from(self.identity.operation.as_str()),
+            identity: self.identity.clone(),
+            fingerprint,
+            correlation_id: self.correlation_id.clone(),
+        }
+    }
+
+    /// The same, where the next attempt resumes one that was lost.
+    pub(crate) fn resumable(&self, secret: &IdentityKey) -> onefold_engine::Call {
+        let mut call = self.for_engine(secret);
+        Arc::make_mut(&mut call.contract).on_stale = OnStale::Resume;
+        call
+    }
+}

@@ -1,0 +1,98 @@
+//! A finished operation, as every one of its callers sees it.
+
+use onefold_core::{OperationId, Record, Resource, State};
+use serde::de::DeserializeOwned;
+
+use crate::{CallError, Operation, typed};
+
+/// What became of the record of a call that performed the operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It is durable.
+    Durably,
+    /// The store did not take the result, which is real all the same. It is offered again in the background; nothing runs
+    /// again by itself (SEMANTICS 3, rule 7).
+    NotYet,
+    /// A newer attempt or a person was faster: the effect may exist twice. It is kept as evidence.
+    Superseded,
+}
+
+/// A finished operation.
+#[derive(Clone, Debug)]
+pub struct Done<T> {
+    pub(crate) value: T,
+    pub(crate) rejected: bool,
+    pub(crate) replayed: bool,
+    pub(crate) recorded: Recorded,
+    pub(crate) id: OperationId,
+    pub(crate) attempt: u32,
+    pub(crate) resource: Option<Resource>,
+}
+
+impl<T> Done<T> {
+    /// The result: the same for every caller.
+    pub fn value(&self) -> &T {
+        &self.value
+    }
+
+    /// The result.
+    pub fn into_value(self) -> T {
+        self.value
+    }
+
+    /// Whether the operation was refused for good; the value says why.
+    pub fn rejected(&self) -> bool {
+        self.rejected
+    }
+
+    /// Whether the work of this call did not run, because the operation was finished before.
+    pub fn replayed(&self) -> bool {
+        self.replayed
+    }
+
+    /// What became of the record.
+    pub fn recorded(&self) -> Recorded {
+        self.recorded
+    }
+
+    /// The operation's id: what its record is found by.
+    pub fn id(&self) -> OperationId {
+        self.id
+    }
+
+    /// The number of the attempt that finished it.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// What it brought forth.
+    pub fn resource(&self) -> Option<&Resource> {
+        self.resource.as_ref()
+    }
+
+    /// The same with another value.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Done<U> {
+        let Done { value, rejected, replayed, recorded, id, attempt, resource } = self;
+        Done { value: change(value), rejected, replayed, recorded, id, attempt, resource }
+    }
+
+    pub(crate) fn of(record: &Record, value: T, replayed: bool) -> Done<T> {
+        Done {
+            value,
+            rejected: record.state == State::Rejected,
+            replayed,
+            recorded: Recorded::Durably,
+            id: record.id,
+            attempt: record.attempt,
+            resource: record.resource.clone(),
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Done<T> {
+    /// The replay of a finished record.
+    pub(crate) fn replay(operation: &Operation, record: &Record) -> Result<Done<T>, CallError> {
+        let value = typed::value(operation, record.id, &record.kept)?;
+        Ok(Done::of(record, value, true))
+    }
+}

@@ -1,0 +1,144 @@
+//! Reserved mode: the claim commits first, the effect happens elsewhere, the outcome commits.
+//!
+//! The work runs in a task of its own, so a caller that goes away cancels nothing, and a panic is an unknown outcome. Of
+//! a work that is lost with its process nobody knows what it did: its operation becomes `outcome_unknown` with its
+//! lease, and nothing repeats it by itself.
+
+use std::future::Future;
+
+use onefold_core::{IdentityKey, Kept, OperationId, Outcome, downstream};
+use onefold_engine::{Attempt, Entered, Settled};
+use onefold_store::AtomicStore;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::atomic::{keep_what_can_be, known_to};
+use crate::task::detached;
+use crate::verdict::{BoxError, Verdict};
+use crate::{Call, CallError, Done, OnError, Onefold, Operation, Recorded};
+
+/// An attempt as the work sees it.
+#[derive(Clone, Debug)]
+pub struct Performing {
+    id: OperationId,
+    attempt: u32,
+    secret: IdentityKey,
+}
+
+impl Performing {
+    /// The operation's id.
+    pub fn id(&self) -> OperationId {
+        self.id
+    }
+
+    /// The number of the attempt: the fence.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The key under which another system is asked for one step: the same in every attempt and after a restart.
+    pub fn downstream_key(&self, step: &str) -> String {
+        downstream::key(self.id, step, &self.secret)
+    }
+
+    pub(crate) fn of(attempt: &Attempt, secret: IdentityKey) -> Performing {
+        Performing { id: attempt.id(), attempt: attempt.number(), secret }
+    }
+}
+
+impl<S: AtomicStore> Onefold<S> {
+    /// Performs the operation whose effect is elsewhere: at most one attempt is unresolved at a time, and an outcome that
+    /// is lost is held as unknown, never silently repeated.
+    ///
+    /// An untyped error and a panic mean that the outcome is unknown, unless the operation says otherwise
+    /// ([`Operation::on_error`]). Cancellation: dropping the future changes nothing but who hears of the result.
+    pub async fn reserved<T, F, Fut>(&self, call: Call, work: F) -> Result<Done<T>, CallError>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: FnOnce(Performing) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<Verdict<T>, BoxError>> + Send + 'static,
+    {
+        let engine = self.engine().clone();
+        let asked = call.for_engine(engine.identity_key());
+        if let Some(known) = engine.recall(&asked) {
+            return known_to(&call.operation, &known);
+        }
+        detached(|gone| async move {
+            match engine.enter(&asked, gone.wait()).await? {
+                Entered::Known(known) => known_to(&call.operation, &known),
+                Entered::Attempt(attempt) => {
+                    let performing = Performing::of(&attempt, engine.identity_key().clone());
+                    let verdict = run(&call.operation, async move || work(performing).await).await;
+                    settle(&call.operation, attempt, verdict, Lost::IsUnknown).await
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// Runs the work in a task of its own and makes a verdict of whatever its end is.
+pub(crate) async fn run<T, Fut>(
+    operation: &Operation,
+    work: impl FnOnce() -> Fut + Send + 'static,
+) -> Verdict<T>
+where
+    T: Send + 'static,
+    Fut: Future<Output = Result<Verdict<T>, BoxError>> + Send + 'static,
+{
+    match tokio::spawn(async move { work().await }).await {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(error)) => match operation.errors() {
+            OnError::Unknown => Verdict::Unknown { error },
+            OnError::NotDone => Verdict::NotDone { error, retryable: true },
+        },
+        Err(ended) => Verdict::Unknown { error: format!("the work did not end: {ended}").into() },
+    }
+}
+
+/// What an attempt without an outcome leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// Nobody knows.
+    IsUnknown,
+    /// The next attempt resumes.
+    IsResumed,
+}
+
+/// Reports the verdict, and tells the caller what there is to tell, whether or not the store took it.
+pub(crate) async fn settle<T: Serialize + DeserializeOwned>(
+    operation: &Operation,
+    attempt: Attempt,
+    verdict: Verdict<T>,
+    lost: Lost,
+) -> Result<Done<T>, CallError> {
+    let (id, number, resumes) = (attempt.id(), attempt.number(), attempt.resumes());
+    let known = onefold_engine::Verdict::known;
+    let (value, rejected, resource) = match verdict {
+        Verdict::Succeeded { resource, value } => (value, false, resource),
+        Verdict::Rejected { value } => (value, true, None),
+        Verdict::NotDone { error, retryable } => {
+            attempt.settle(known(Outcome::NotDone, Kept::Nothing, None)).await;
+            // After an attempt that was lost, "not done" speaks of this one alone.
+            return Err(match resumes {
+                true => CallError::Interrupted { id, error },
+                false => CallError::NotDone { error, retryable },
+            });
+        }
+        Verdict::Unknown { error } => {
+            attempt.settle(onefold_engine::Verdict::unknown(error.to_string())).await;
+            return Err(match lost {
+                Lost::IsUnknown => CallError::OutcomeUnknown { id, error: Some(error) },
+                Lost::IsResumed => CallError::Interrupted { id, error },
+            });
+        }
+    };
+    let outcome = if rejected { Outcome::Rejected } else { Outcome::Succeeded };
+    let kept = keep_what_can_be(operation, &value);
+    let recorded = match attempt.settle(known(outcome, kept, resource.clone())).await {
+        Settled::Recorded(_) => Recorded::Durably,
+        Settled::NotStored(_) => Recorded::NotYet,
+        Settled::Superseded(_) => Recorded::Superseded,
+    };
+    Ok(Done { value, rejected, replayed: false, recorded, id, attempt: number, resource })
+}
