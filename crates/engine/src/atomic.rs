@@ -165,12 +165,12 @@ impl<S: AtomicStore> AtomicEngine<S> {
                     match self.engine.stands(call, id, *read, asked, leader.flight(), patience).await {
                         Stands::Enter(record) => {
                             entry = match &record {
-                                Some((record, now)) => {
-                                    Entry::Next(Box::new(self.engine.beginning(call, record, *now)))
+                                Some(found) => {
+                                    Entry::Next(Box::new(self.engine.beginning(call, &found.0, found.1)))
                                 }
                                 None => Entry::New(Box::new(self.engine.claim(call, id))),
                             };
-                            stood = record.map(|(record, _)| record);
+                            stood = record.map(|found| found.0);
                         }
                         Stands::Answer(known, asked) => {
                             if let Some(record) = &known.record
@@ -225,7 +225,7 @@ impl Engine {
 /// What a record that stands in the way means for the work.
 enum Stands {
     /// It may run after all: from this record, seen at this time.
-    Enter(Option<(Record, StoreTime)>),
+    Enter(Option<Box<(Record, StoreTime)>>),
     /// It may not.
     Answer(Known, Instant),
     /// The store did not answer.
@@ -248,10 +248,12 @@ impl Engine {
         loop {
             let decision = decide(read.record.as_ref(), &request(call), &call.contract, read.now);
             match (decision, read.record.take()) {
-                (Decision::Begin, record) => return Stands::Enter(record.map(|record| (record, read.now))),
+                (Decision::Begin, record) => {
+                    return Stands::Enter(record.map(|record| Box::new((record, read.now))));
+                }
                 (Decision::TakeOver { .. }, record) => {
                     self.0.signals.bump(&self.0.signals.stale_takeovers, &call.label);
-                    return Stands::Enter(record.map(|record| (record, read.now)));
+                    return Stands::Enter(record.map(|record| Box::new((record, read.now))));
                 }
                 (Decision::Busy { .. }, Some(record)) => {
                     let left = match record.lease {
