@@ -140,6 +140,11 @@ pub(crate) const BROKEN: &str = "a deferred constraint was broken by somebody in
 /// The same, at the commit of one alone.
 pub(crate) const BROKEN_ALONE: &str = "it leaves a deferred constraint broken";
 
+/// Whether a transaction was lost at its commit by a promise of the business's own tables.
+pub(crate) fn is_broken_constraint(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable(why) if why == BROKEN || why == BROKEN_ALONE)
+}
+
 /// What a caller is told of an error of SQLite.
 pub(crate) fn unavailable(error: &rusqlite::Error) -> StoreError {
     StoreError::Unavailable(match error.sqlite_error_code() {

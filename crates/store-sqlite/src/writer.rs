@@ -20,7 +20,7 @@ use rusqlite::{Connection, ErrorCode};
 use crate::batch::Batch;
 use crate::checkpoint::Log;
 use crate::connection;
-use crate::error::{BROKEN, BROKEN_ALONE, unavailable};
+use crate::error::{BROKEN, BROKEN_ALONE, is_broken_constraint, unavailable};
 use crate::fence::Fence;
 use crate::file::FileId;
 use crate::job::{Answer, Job};
@@ -87,8 +87,10 @@ impl Writer {
             // Closing rolls back what is left of the transaction, whatever state the connection is in.
             self.connection = None;
             // Whoever waits behind a lost batch would wait as long again. They are taken before anybody is answered:
-            // what is asked after an answer is a new try.
-            undone.extend(waiting.rest());
+            // what is asked after an answer is a new try. A broken constraint is no matter of those behind.
+            if !is_broken_constraint(error) {
+                undone.extend(waiting.rest());
+            }
             undone.into_iter().for_each(|job| job.refuse(error));
         }
         self.counts.answered(answers.len());
