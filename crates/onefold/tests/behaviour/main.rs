@@ -1,0 +1,8 @@
+//! The library as a service uses it, in one process.
+
+mod atomic;
+mod borrowed;
+mod reserved;
+mod resumable;
+mod shop;
+mod values;
