@@ -2,9 +2,9 @@
 
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, header};
 use onefold_core::contract::{ResponsePolicy, WhileRunning};
-use onefold_core::{Decision, Expiry, Kept, OperationId, Problem, Record, State, retry};
+use onefold_core::{Decision, Kept, OperationId, Problem, Record, retry};
 use onefold_engine::Known;
-use onefold_http::{ProblemDocument, REPLAYED, capture, view};
+use onefold_http::{ProblemDocument, REPLAYED, answers, capture, view};
 
 use crate::Gateway;
 use crate::body::{AnyBody, answer, whole};
@@ -28,17 +28,6 @@ impl Gateway {
         known: &Known,
     ) -> Response<AnyBody> {
         let url = self.operation_url(known.id);
-        let problem = |problem, detail: &str| {
-            let mut document = ProblemDocument::new(problem, detail);
-            if let Some(record) = &known.record {
-                let safe = record.answers(Some(&route.contract)).safe_to_use_new_key();
-                document = document.operation(url.clone()).state(record.state).safe_to_use_new_key(safe);
-            }
-            match known.retry_after() {
-                Some(after) => document.retry_after(after),
-                None => document,
-            }
-        };
         let document = match (known.decision, known.record.as_deref()) {
             (Decision::Replay | Decision::Exhausted, Some(record)) => {
                 return self.replay(route, head, caller, record, known).await;
@@ -51,33 +40,22 @@ impl Gateway {
             (Decision::Pending, Some(record)) => {
                 return accepted(record, known, &url, retry::RETRY_AFTER_MIN);
             }
-            (Decision::Conflict { original }, _) => {
-                let (original, detail) = conflict(original);
-                problem(Problem::KeyConflict, detail).with("original", original)
+            (Decision::Conflict { original }, _) => answers::conflict(original),
+            (Decision::Busy { .. }, _) => answers::in_progress(),
+            (Decision::Expired(expiry), _) => answers::expired(expiry),
+            (Decision::NeedsOperator, _) => answers::needs_operator(),
+            _ => answers::outcome_unknown(),
+        };
+        let document = match &known.record {
+            Some(record) => {
+                let safe = record.answers(Some(&route.contract)).safe_to_use_new_key();
+                document.operation(url).state(record.state).safe_to_use_new_key(safe)
             }
-            (Decision::Busy { .. }, _) => problem(
-                Problem::InProgress,
-                "an attempt under this key is running; ask again after Retry-After, under the same key",
-            ),
-            (Decision::Expired(Expiry::KeyTooOld { made_at }), _) => {
-                let detail = format!(
-                    "the key says itself that it was made at {}, longer ago than results are kept; whether it was used is not known any more",
-                    view::time(made_at)
-                );
-                problem(Problem::KeyExpired, &detail).with("key_made_at", view::time(made_at))
-            }
-            (Decision::Expired(Expiry::Tombstone), _) => problem(
-                Problem::KeyExpired,
-                "the result of this operation is not kept any more; a new intention needs a new key",
-            ),
-            (Decision::NeedsOperator, _) => problem(
-                Problem::OutcomeUnknown,
-                "every allowed attempt was lost; a person must settle this operation. Do not use a new key",
-            ),
-            _ => problem(
-                Problem::OutcomeUnknown,
-                "it may or may not have happened, and nobody here knows; it will be settled. Do not use a new key",
-            ),
+            None => document,
+        };
+        let document = match known.retry_after() {
+            Some(after) => document.retry_after(after),
+            None => document,
         };
         answer(document.into_response(&self.options.policy_path))
     }
@@ -128,14 +106,8 @@ impl Gateway {
             Kept::Nothing => (None, "nothing"),
         };
         let problem = match known.decision {
-            Decision::Exhausted => ProblemDocument::new(
-                Problem::AttemptsExhausted,
-                "every attempt that this operation allows did nothing; a new intention needs a new key",
-            ),
-            _ => ProblemDocument::new(
-                Problem::ResponseNotKept,
-                "the operation is done and its answer was not kept; look at the resource instead",
-            ),
+            Decision::Exhausted => answers::exhausted(),
+            _ => answers::not_kept(),
         };
         let problem = problem
             .operation(self.operation_url(record.id))
@@ -210,23 +182,6 @@ fn marked(mut response: Response<AnyBody>) -> Response<AnyBody> {
 
 fn host(head: &Head) -> Option<&str> {
     head.headers.get(header::HOST)?.to_str().ok()
-}
-
-fn conflict(original: State) -> (&'static str, &'static str) {
-    match original {
-        State::Succeeded => ("accepted", "this key was used for a different request, which was accepted"),
-        State::Rejected => ("rejected", "this key was used for a different request, which was rejected"),
-        State::Processing | State::Received => {
-            ("running", "this key is in use for a different request, which is running")
-        }
-        State::Failed => {
-            ("not_done", "this key was used for a different request, every attempt at which did nothing")
-        }
-        State::OutcomeUnknown => (
-            "unknown",
-            "this key was used for a different request, and it is not known whether that happened",
-        ),
-    }
 }
 
 fn accepted(

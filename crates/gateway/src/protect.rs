@@ -8,9 +8,9 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use onefold_canon::BodyHasher;
 use onefold_core::path::normal_query;
-use onefold_core::{Identity, KeyError, Problem};
+use onefold_core::{Identity, Problem};
 use onefold_engine::{Call, Entered, Refusal};
-use onefold_http::{ProblemDocument, RequestHead, body_key, body_kind, fingerprint, header_key};
+use onefold_http::{ProblemDocument, RequestHead, answers, body_key, body_kind, fingerprint, header_key};
 use tokio::sync::oneshot;
 
 use crate::body::{AnyBody, answer};
@@ -61,10 +61,11 @@ async fn prepare(
     caller: Caller,
 ) -> Result<Prepared, ProblemDocument> {
     let contract = &route.contract;
-    let from_headers = header_key(&contract.key, request.headers()).map_err(key_problem)?;
+    let from_headers =
+        header_key(&contract.key, request.headers()).map_err(|error| answers::key_wrong(&error))?;
     if from_headers.is_none() && route.body_key.is_none() {
         return if contract.key.required {
-            Err(key_missing(route))
+            Err(answers::key_missing(&route.contract.key))
         } else {
             Ok(Prepared::Untouched(request))
         };
@@ -86,12 +87,12 @@ async fn prepare(
         None => from_headers,
         Some(pointer) => {
             let bytes = held.bytes().await.map_err(|error| read_problem(error.into()))?;
-            body_key(from_headers, pointer, &bytes).map_err(key_problem)?
+            body_key(from_headers, pointer, &bytes).map_err(|error| answers::key_wrong(&error))?
         }
     };
     let Some(key) = key else {
         return if contract.key.required {
-            Err(key_missing(route))
+            Err(answers::key_missing(&route.contract.key))
         } else {
             Ok(Prepared::Keyless { head, held })
         };
@@ -160,32 +161,11 @@ fn refused(gateway: &Gateway, refusal: &Refusal) -> Response<AnyBody> {
     let problem = match refusal {
         Refusal::Store(error) => {
             tracing::error!(%error, "a protected request was not executed");
-            let detail =
-                "the record of operations cannot be reached, so the request was not executed; try again";
-            ProblemDocument::new(Problem::StoreUnavailable, detail)
-                .retry_after(onefold_core::retry::RETRY_AFTER_MIN)
+            answers::store_unavailable()
         }
-        Refusal::TooManyKeys => {
-            let detail = "this scope holds as many live keys as it may; they expire with their retention";
-            ProblemDocument::new(Problem::TooManyKeys, detail)
-                .retry_after(onefold_core::retry::RETRY_AFTER_MAX)
-        }
+        Refusal::TooManyKeys => answers::too_many_keys(),
     };
     answer(problem.into_response(&gateway.options.policy_path))
-}
-
-fn key_missing(route: &Route) -> ProblemDocument {
-    let rule = &route.contract.key;
-    let mut carriers: Vec<String> = rule.headers.iter().map(|name| format!("the header {name}")).collect();
-    carriers.extend(rule.body.iter().map(|pointer| format!("the member {pointer} of the body")));
-    let detail =
-        format!("send a key of your own, made once for this intention, in {}", carriers.join(" or "));
-    ProblemDocument::new(Problem::KeyMissing, detail)
-}
-
-fn key_problem(error: KeyError) -> ProblemDocument {
-    let problem = if error.is_ambiguous() { Problem::KeyAmbiguous } else { Problem::KeyInvalid };
-    ProblemDocument::new(problem, error.to_string())
 }
 
 fn read_problem(error: ReadError) -> ProblemDocument {

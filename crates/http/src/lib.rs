@@ -4,6 +4,7 @@
 //! *Invariants.* Everything here is a function of a request or an answer; nothing waits, nothing is stored. The
 //! gateway and the layers for services use the same functions, so that they agree.
 
+pub mod answers;
 pub mod capture;
 mod fields;
 mod fingerprint;

@@ -38,6 +38,14 @@ impl Call {
         &self.operation
     }
 
+    /// The operation's id in this store.
+    pub fn id<S: onefold_store::AtomicStore>(
+        &self,
+        onefold: &crate::Onefold<S>,
+    ) -> onefold_core::OperationId {
+        self.identity.id(onefold.engine().identity_key(), self.operation.contract().key.time)
+    }
+
     /// Whose key it is.
     pub fn scope(&self) -> &Scope {
         &self.identity.scope

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onefold_core::{Decision, KeyError, OperationId, Problem, State, retry};
+use onefold_core::{Decision, Expiry, KeyError, OperationId, Problem, State, retry};
 use onefold_engine::{Known, Refusal};
 
 use crate::BoxError;
@@ -70,6 +70,8 @@ pub enum CallError {
     Expired {
         /// The operation.
         id: OperationId,
+        /// Which of the two.
+        expiry: Expiry,
     },
     /// The scope holds as many live keys as it may. Nothing ran.
     #[error("too many live keys in this scope")]
@@ -139,7 +141,7 @@ impl CallError {
             | CallError::OutcomeUnknown { id, .. }
             | CallError::Interrupted { id, .. }
             | CallError::Exhausted { id }
-            | CallError::Expired { id }
+            | CallError::Expired { id, .. }
             | CallError::ValueNotKept { id, .. }
             | CallError::ValueUnreadable { id, .. } => Some(*id),
             CallError::KeyInvalid(_)
@@ -176,7 +178,7 @@ impl CallError {
             Decision::Busy { retry_after } => CallError::InProgress { id, retry_after },
             Decision::Pending => CallError::InProgress { id, retry_after: retry::RETRY_AFTER_MIN },
             Decision::Exhausted => CallError::Exhausted { id },
-            Decision::Expired(_) => CallError::Expired { id },
+            Decision::Expired(expiry) => CallError::Expired { id, expiry },
             _ => CallError::OutcomeUnknown { id, error: None },
         }
     }

@@ -64,7 +64,9 @@ pub use done::{Done, Recorded};
 pub use error::CallError;
 pub use onefold_core::contract::{AfterExpiry, Retention, WhileRunning};
 pub use onefold_core::key::KeyTime;
-pub use onefold_core::{Contract, Fingerprint, Key, KeyError, OperationId, Problem, Resource, Scope, State};
+pub use onefold_core::{
+    Contract, Expiry, Fingerprint, Key, KeyError, OperationId, Problem, Resource, Scope, State,
+};
 pub use onefold_engine::{AtomicEngine, Engine, Keeper, Limits, Release, Resolution, ResolvedAs};
 pub use onefold_store_sqlite::{Applied, FileUse, OpenError, Options, SqliteStore, SqliteTx};
 pub use operation::{OnError, Operation};

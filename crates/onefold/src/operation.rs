@@ -163,6 +163,11 @@ impl Operation {
         &self.contract
     }
 
+    /// What of the request does not count.
+    pub fn ignored(&self) -> &[Pointer] {
+        &self.ignore
+    }
+
     pub(crate) fn errors(&self) -> OnError {
         self.on_error
     }
