@@ -7,6 +7,7 @@ pub mod leases;
 pub mod listing;
 pub mod lost;
 pub mod payloads;
+pub mod probes;
 pub mod quota;
 pub mod retention;
 pub mod survey;

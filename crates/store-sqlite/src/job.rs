@@ -5,15 +5,16 @@
 //! away is not waited for.
 
 use onefold_core::{Counters, OperationId};
-use onefold_store::{StoreError, Swept};
+use onefold_store::{StoreError, Swept, TakeProbes};
 use tokio::sync::oneshot;
 
 use crate::advance::{AdvanceWork, RawAdvanced};
 use crate::batch::Batch;
 use crate::claim::{ClaimWork, RawClaimed};
 use crate::error::JobError;
+use crate::probes::RawTurn;
 use crate::queue::Place;
-use crate::{advance, claim, counts, sweep};
+use crate::{advance, claim, counts, probes, sweep};
 
 /// Where an answer goes, and the work with it: its memory is the caller's to free, on his own thread.
 pub(crate) type ReplyTo<W, A> = oneshot::Sender<(Result<A, StoreError>, W)>;
@@ -31,6 +32,7 @@ pub(crate) enum Job {
     Advance(Ask<Box<AdvanceWork>, RawAdvanced>),
     Count(Ask<Vec<(OperationId, Counters)>, ()>),
     Lose(Ask<u32, u64>),
+    Probe(Ask<TakeProbes, Vec<RawTurn>>),
     Sweep(Ask<u32, Swept>),
     /// Commits the time and nothing else: the proof that the store can be written.
     Ready(Ask<(), ()>),
@@ -49,6 +51,7 @@ pub(crate) enum Answer {
     Advance(Reply<Box<AdvanceWork>, RawAdvanced>),
     Counted(Reply<Vec<(OperationId, Counters)>, ()>),
     Lost(Reply<u32, u64>),
+    Turns(Reply<TakeProbes, Vec<RawTurn>>),
     Swept(Reply<u32, Swept>),
     Ready(Reply<(), ()>),
 }
@@ -61,6 +64,7 @@ impl Job {
             Job::Advance(ask) => ask.place.bytes,
             Job::Count(ask) => ask.place.bytes,
             Job::Lose(ask) => ask.place.bytes,
+            Job::Probe(ask) => ask.place.bytes,
             Job::Sweep(ask) => ask.place.bytes,
             Job::Ready(ask) => ask.place.bytes,
         }
@@ -81,6 +85,7 @@ impl Job {
             Job::Lose(ask) => {
                 run(ask, batch, |work, batch| sweep::lose_stale(*work, batch), Answer::Lost, Job::Lose)
             }
+            Job::Probe(ask) => run(ask, batch, probes::take, Answer::Turns, Job::Probe),
             Job::Sweep(ask) => {
                 run(ask, batch, |work, batch| sweep::run(*work, batch), Answer::Swept, Job::Sweep)
             }
@@ -104,6 +109,7 @@ impl Job {
             Job::Advance(ask) => ask.refuse(error),
             Job::Count(ask) => ask.refuse(error),
             Job::Lose(ask) => ask.refuse(error),
+            Job::Probe(ask) => ask.refuse(error),
             Job::Sweep(ask) => ask.refuse(error),
             Job::Ready(ask) => ask.refuse(error),
         }
@@ -151,6 +157,7 @@ impl Answer {
             Answer::Advance(reply) => reply.give(lost),
             Answer::Counted(reply) => reply.give(lost),
             Answer::Lost(reply) => reply.give(lost),
+            Answer::Turns(reply) => reply.give(lost),
             Answer::Swept(reply) => reply.give(lost),
             Answer::Ready(reply) => reply.give(lost),
         }

@@ -5,9 +5,11 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use crate::migrate::{self, Migrate};
-use crate::{advance, batch, claim, counts, events, list, open, outcome, read, seal_keys, survey, sweep};
+use crate::{
+    advance, batch, claim, counts, events, list, open, outcome, probes, read, seal_keys, survey, sweep,
+};
 
-const STATEMENTS: [&[&str]; 12] = [
+const STATEMENTS: [&[&str]; 13] = [
     advance::SQL,
     batch::SQL,
     claim::SQL,
@@ -16,6 +18,7 @@ const STATEMENTS: [&[&str]; 12] = [
     list::SQL,
     open::SQL,
     outcome::SQL,
+    probes::SQL,
     read::SQL,
     seal_keys::SQL,
     survey::SQL,
@@ -69,4 +72,5 @@ fn unknown_and_due_records_are_found_by_their_small_indexes() {
     assert_eq!(by(sweep::SQL, "INDEX onefold_outcomes_due"), 1);
     assert_eq!(by(survey::SQL, "INDEX onefold_outcomes_unknown"), 1);
     assert_eq!(by(list::SQL, "INDEX onefold_outcomes_unknown"), 1);
+    assert_eq!(by(probes::SQL, "INDEX onefold_outcomes_probes"), 1);
 }

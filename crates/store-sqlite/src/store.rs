@@ -13,8 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, IdentityKey, OperationId};
 use onefold_store::{
-    Advance, Advanced, Claim, Claimed, Judge, OperationStore, Page, Query, Read, Sealer, StoreError, Survey,
-    Swept,
+    Advance, Advanced, Claim, Claimed, Judge, OperationStore, Page, ProbeTurn, Query, Read, Sealer,
+    StoreError, Survey, Swept, TakeProbes,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ use crate::queue::{self, Queue};
 use crate::readers::Readers;
 use crate::stats::{Counts, Stats};
 use crate::writer::Writer;
-use crate::{OpenError, Options, events, list, open, read, survey, sweep};
+use crate::{OpenError, Options, events, list, open, probes, read, survey, sweep};
 
 /// What a job costs beside its payload: its row, its index entries.
 const JOB_BYTES: usize = 1024;
@@ -220,6 +220,13 @@ impl OperationStore for SqliteStore {
             }
             lost += done;
         }
+    }
+
+    async fn take_probes(&self, take: TakeProbes) -> Result<Vec<ProbeTurn>, StoreError> {
+        let (judge, wanted) = (self.judge.clone(), take.clone());
+        let any = self.readers.run(move |connection| probes::any_due(&wanted, connection, &judge)).await?;
+        let turns = if any { self.ask(take, 0, Job::Probe).await? } else { Vec::new() };
+        turns.into_iter().map(|turn| turn.open(&self.sealer)).collect()
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
