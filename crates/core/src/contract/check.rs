@@ -109,6 +109,12 @@ impl Contract {
 
     fn check_look_up(&self, look_up: &LookUp) -> Vec<(Severity, &'static str)> {
         let mut found = Vec::new();
+        if self.on_stale == OnStale::Resume {
+            found.push((
+                Severity::Warning,
+                "under on_stale = \"resume\" the next request is sent on, so nobody is asked but after a release",
+            ));
+        }
         let no_key = self.forward_key == ForwardKey::None;
         if look_up.get.variables().next().is_none() {
             found.push((
