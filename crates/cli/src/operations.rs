@@ -147,6 +147,9 @@ fn history(event: &Event) -> String {
 /// What the operator can do about it.
 fn next_step(record: &Record) -> Option<String> {
     match (record.state, record.lease) {
+        (State::OutcomeUnknown, _) if record.may_retry() => {
+            Some("It did not happen so far. The caller's next request under this key is sent on.".to_owned())
+        }
         (State::OutcomeUnknown, _) | (State::Processing, Lease::Over) => Some(format!(
             "Find out from the service whether this happened, then settle it:\n  \
              onefold operations resolve {0} --as succeeded --reason … --evidence …\n  \

@@ -1,4 +1,4 @@
-//! What a reconciler's verdict means for the record (SEMANTICS 10).
+//! What a reconciler's verdict means for the record (SEMANTICS 9).
 //!
 //! One pure function, [`judge`], says what follows. **A negative probe is not an answer**: the first request may still
 //! be on its way. So a negative frees an operation only behind a fence, and one without a fence only behind a person.

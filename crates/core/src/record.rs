@@ -115,7 +115,7 @@ pub enum EventKind {
     Escalated,
 }
 
-/// How far reconciliation has come with the latest attempt (SEMANTICS 10).
+/// How far reconciliation has come with the latest attempt (SEMANTICS 9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reconciliation {
     /// It has not said anything that lasts. Whether it runs, the contract says.

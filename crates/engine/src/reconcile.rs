@@ -1,4 +1,4 @@
-//! The loop that asks authorities what became of attempts whose outcome is unknown (SEMANTICS 10).
+//! The loop that asks authorities what became of attempts whose outcome is unknown (SEMANTICS 9).
 //!
 //! A verdict is carried out by a transition that starts from `outcome_unknown` and the attempt that was asked about;
 //! what it means is judged by [`reconcile::judge`]. When the attempt itself or a person was faster, the verdict is

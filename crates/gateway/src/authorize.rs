@@ -1,6 +1,6 @@
 //! `authorize` of the settings: may this caller have a stored answer?
 //!
-//! A stored answer was judged when it was made; rights may have been revoked since (LESSONS 36). So another service is
+//! A stored answer was judged when it was made; rights may have been revoked since. So another service is
 //! asked, with the credentials of the caller who wants it now. First requests are judged by the upstream itself.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};

@@ -68,6 +68,7 @@ macro_rules! conformance {
             probes::turns_are_bounded_and_of_the_named_operations,
             probes::probe_that_settles_nothing_is_due_again_when_it_says,
             probes::record_that_is_no_longer_open_is_not_due,
+            probes::outcome_that_is_lost_again_is_probed_from_the_beginning,
             probes::verdict_that_comes_too_late_is_evidence_only,
             probes::verdict_settles_the_record_and_its_retention_begins,
             probes::own_success_counts_more_than_a_verdict,

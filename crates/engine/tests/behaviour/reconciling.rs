@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use crate::acts::resolution;
+use crate::acts::{release, resolution};
 use crate::world::*;
 
 /// For how long an attempt may still be sending after its outcome was lost.
@@ -221,6 +221,24 @@ async fn negative_without_a_fence_and_silence_free_nothing_and_end_with_a_person
         engine.resolve(record.id, resolution(ResolvedAs::Failed)).await.unwrap();
         assert_eq!(begin(&engine, &order).await.number(), 2);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_has_an_escalated_operation_asked_about_again() {
+    let engine = World::new().engine();
+    let order = call(reconciled(), "3 apples");
+    lost(&engine, &order).await;
+    let authority = Scripted::says(vec![Probe::Inconclusive; PROBES_MAX as usize]);
+    authority.says.lock().push_back(happened());
+    let _running = reconcile(&engine, authority.clone());
+    sleep(secs(3600)).await;
+    let id = record(&engine, &order).await.id;
+    sleep(secs(3600)).await;
+    assert_eq!(authority.asked(), PROBES_MAX as usize, "it was given up");
+    let shown = engine.release(id, release(false)).await.unwrap();
+    assert_eq!(shown.record.reconciliation, Reconciliation::Open);
+    sleep(secs(2)).await;
+    assert_eq!(decision(&engine, &order).await, Decision::Replay);
 }
 
 #[tokio::test(start_paused = true)]

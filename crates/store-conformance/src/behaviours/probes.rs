@@ -147,6 +147,19 @@ pub async fn record_that_is_no_longer_open_is_not_due(f: Fixture) {
     }
 }
 
+/// Whoever looks at the outcome anew begins with the first probe.
+pub async fn outcome_that_is_lost_again_is_probed_from_the_beginning(f: Fixture) {
+    let id = lost(&f, "k").await;
+    one(&f).await;
+    f.done(id, LOST, 1, open(1, true)).await;
+    f.done(id, LOST, 1, ended(Reconciliation::Escalated)).await;
+    f.pass(Duration::from_secs(5));
+    f.done(id, LOST, 1, Step::LoseOutcome).await;
+    let turn = one(&f).await;
+    assert_eq!(turn.record.reconciliation, Reconciliation::Open);
+    assert_eq!((turn.probe, turn.negative_since, turn.unknown_since), (1, None, f.now().await));
+}
+
 /// A probe says nothing about a record that moved on, but its event is kept.
 pub async fn verdict_that_comes_too_late_is_evidence_only(f: Fixture) {
     let id = lost(&f, "k").await;
