@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
-use onefold_core::{Answer, Event, Lease, OperationId, Record, Resource, State, StoreTime, printable};
+use onefold_core::{
+    Answer, Event, Lease, OperationId, Reconciliation, Record, Resource, State, StoreTime, printable,
+};
 use onefold_engine::{ActError, Engine, Release, Resolution, ResolvedAs, Shown};
 use onefold_http::{capture, view};
 use onefold_store::{Query, StoreError};
@@ -145,6 +147,9 @@ fn history(event: &Event) -> String {
 /// What the operator can do about it.
 fn next_step(record: &Record) -> Option<String> {
     match (record.state, record.lease) {
+        (State::OutcomeUnknown, _) if record.may_retry() => {
+            Some("It did not happen so far. The caller's next request under this key is sent on.".to_owned())
+        }
         (State::OutcomeUnknown, _) | (State::Processing, Lease::Over) => Some(format!(
             "Find out from the service whether this happened, then settle it:\n  \
              onefold operations resolve {0} --as succeeded --reason … --evidence …\n  \
@@ -230,6 +235,10 @@ fn who() -> String {
 fn state(record: &Record) -> String {
     match (record.state, record.lease) {
         (State::Processing, Lease::Over) => "processing (lease over)".to_owned(),
+        (State::OutcomeUnknown, _) if record.reconciliation == Reconciliation::Escalated => {
+            "outcome_unknown (needs a person)".to_owned()
+        }
+        (State::OutcomeUnknown, _) if record.may_retry() => "outcome_unknown (may be retried)".to_owned(),
         (state, _) => state.to_string(),
     }
 }

@@ -138,6 +138,7 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
         operations_path: settings.paths.operations.clone(),
         policy_path: settings.paths.policy.clone(),
         connections_max: connections_max(),
+        keep_excerpts: settings.encryption.is_empty(),
         spool_dir: std::env::temp_dir(),
     })
 }

@@ -5,9 +5,10 @@
 use std::net::SocketAddr;
 
 use onefold_canon::Pointer;
-use onefold_core::contract::{ScopeSource, StatusPattern};
+use onefold_core::contract::{ScopeSource, StatusPattern, UrlTemplate};
 
 use crate::path_pattern::{PathPattern, is_name};
+use crate::urls::{look_up_url, service_url};
 use crate::{Network, NotAUrl, StoreUrl, UpstreamUrl};
 
 /// The most characters of a written value that an error repeats.
@@ -185,6 +186,18 @@ pub(crate) const UPSTREAM_URL: Kind<UpstreamUrl> = Kind {
     what: "an upstream",
     write: "one such as http://127.0.0.1:3000",
     parse: |text| text.parse().map_err(unquoted),
+};
+
+pub(crate) const LOOK_UP_URL: Kind<UrlTemplate> = Kind {
+    what: "a URL",
+    write: "one such as http://127.0.0.1:3000/orders?key={{key}}",
+    parse: |text| look_up_url(text).map_err(unquoted),
+};
+
+pub(crate) const SERVICE_URL: Kind<String> = Kind {
+    what: "a URL",
+    write: "one such as http://127.0.0.1:3000/auth",
+    parse: |text| service_url(text).map_err(unquoted),
 };
 
 fn not_empty(text: &str) -> Result<String, Wrong> {

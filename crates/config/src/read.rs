@@ -3,6 +3,7 @@
 //! A value that cannot be read is reported and its default stands in, so that the rest is still looked at; no
 //! settings come of it. Text that is not TOML is reported alone: what it says is a guess.
 
+mod ask;
 mod claims;
 mod document;
 mod gateway;
@@ -15,7 +16,7 @@ use std::collections::BTreeSet;
 
 use toml::de::DeTable;
 
-use crate::{ConfigError, Flags, Settings};
+use crate::{ConfigError, Flags, Settings, Upstream};
 use document::Table;
 use report::Report;
 
@@ -50,7 +51,8 @@ pub(crate) fn read(
     let upstream = gateway::upstream(&root, flags, server.listen);
     let encryption = gateway::encryption(&root, environment);
     let claims = claims::read(&root, environment);
-    let (defaults, operations) = operations::read(&root, &server, &claims, &paths);
+    let timeout = upstream.as_ref().map_or(Upstream::TIMEOUT, |upstream| upstream.timeout);
+    let (defaults, operations) = operations::read(&root, &server, &claims, &paths, timeout);
     let Some(upstream) = upstream.filter(|_| report.is_clean()) else { return Err(report.into_error()) };
     let warnings = report.into_warnings();
     Ok(Settings {

@@ -50,15 +50,8 @@ pub(crate) enum Preset {
 }
 
 /// Names of the interface that a later release reads: refused, but not as unknown.
-const LATER: &[(&str, &str)] = &[
-    ("", "admin"),
-    ("", "inbox"),
-    ("operation", "subject"),
-    ("operation", "audit_replays"),
-    ("operation", "authorize"),
-    ("operation", "reconcile"),
-    ("operation.on_stale", "reconcile"),
-];
+const LATER: &[(&str, &str)] =
+    &[("", "admin"), ("", "inbox"), ("operation", "subject"), ("operation", "audit_replays")];
 
 /// The settings of `[[operation]]` that cannot have a default for all.
 const NOT_IN_DEFAULTS: &[&str] = &["name", "match"];

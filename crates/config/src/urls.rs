@@ -1,4 +1,4 @@
-//! The two addresses of a gateway: its store and its upstream.
+//! The addresses of a gateway: its store, its upstream, and the services that it asks.
 //!
 //! An error never repeats a whole address, since people write passwords into them.
 
@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use http::Uri;
+use onefold_core::contract::UrlTemplate;
 
 /// Where the records are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,37 +89,62 @@ impl FromStr for UpstreamUrl {
                 "{what}; write http or https, a host and perhaps a path, such as http://127.0.0.1:3000"
             )))
         };
-        // The parser drops a fragment without a word.
-        if text.contains('#') {
-            return refuse("an upstream has no fragment");
-        }
-        let Ok(uri) = text.parse::<Uri>() else { return refuse("this is not a URL") };
-        let tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            Some(_) => return refuse("this is neither http nor https"),
-            None => return refuse("the scheme is missing"),
+        let uri = match http_url(text) {
+            Ok(uri) => uri,
+            Err(wrong) => return refuse(wrong),
         };
-        let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
-            return refuse("the host is missing");
-        };
-        if authority.as_str().contains('@') {
-            return refuse("an upstream has no user or password");
-        }
-        // The parser takes any text as a port.
-        let port = &authority.as_str()[authority.host().len()..];
-        if !port.is_empty() && !matches!(port.trim_start_matches(':').parse::<u16>(), Ok(1..)) {
-            return refuse("the port is not a number from 1 to 65535");
-        }
         if uri.query().is_some() {
             return refuse("an upstream has no query");
         }
         Ok(UpstreamUrl {
-            tls,
-            authority: authority.as_str().to_owned(),
+            tls: uri.scheme_str() == Some("https"),
+            authority: uri.authority().map(ToString::to_string).unwrap_or_default(),
             base_path: uri.path().trim_end_matches('/').to_owned(),
         })
     }
+}
+
+/// An absolute URL of `http` or `https` that a request can be sent to as it stands.
+fn http_url(text: &str) -> Result<Uri, &'static str> {
+    // The parser drops a fragment without a word.
+    if text.contains('#') {
+        return Err("a URL here has no fragment");
+    }
+    let Ok(uri) = text.parse::<Uri>() else { return Err("this is not a URL") };
+    match uri.scheme_str() {
+        Some("http" | "https") => {}
+        Some(_) => return Err("this is neither http nor https"),
+        None => return Err("the scheme is missing"),
+    }
+    let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
+        return Err("the host is missing");
+    };
+    if authority.as_str().contains('@') {
+        return Err("a URL here has no user or password");
+    }
+    // The parser takes any text as a port.
+    let port = &authority.as_str()[authority.host().len()..];
+    if !port.is_empty() && !matches!(port.trim_start_matches(':').parse::<u16>(), Ok(1..)) {
+        return Err("the port is not a number from 1 to 65535");
+    }
+    Ok(uri)
+}
+
+/// The URL of a look-up, with its variables.
+pub(crate) fn look_up_url(text: &str) -> Result<UrlTemplate, NotAUrl> {
+    let refuse = |what: &dyn fmt::Display| {
+        NotAUrl(format!("{what}; write one such as http://127.0.0.1:3000/orders?key={{{{key}}}}"))
+    };
+    let template: UrlTemplate = text.parse().map_err(|wrong| refuse(&wrong))?;
+    // Every value is encoded, so a URL with one is a URL with any.
+    http_url(&template.fill(|_| "k".into())).map_err(|wrong| refuse(&wrong))?;
+    Ok(template)
+}
+
+/// The URL of a service.
+pub(crate) fn service_url(text: &str) -> Result<String, NotAUrl> {
+    let refuse = |wrong| NotAUrl(format!("{wrong}; write one such as http://127.0.0.1:3000/auth"));
+    http_url(text).map(|_| text.to_owned()).map_err(refuse)
 }
 
 impl fmt::Display for UpstreamUrl {
@@ -186,5 +212,27 @@ mod tests {
         ] {
             assert!(bad.parse::<UpstreamUrl>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_look_up_is_an_absolute_url_with_its_variables_after_the_host() {
+        assert!(look_up_url("https://h:8/orders/{{operation_id}}?key={{key}}&d={{downstream_key}}").is_ok());
+        for bad in [
+            "/orders?key={{key}}",
+            "ftp://h/{{key}}",
+            "http://{{key}}/",
+            "http://h/#{{key}}",
+            "http://h/{{id}}",
+        ] {
+            let error = look_up_url(bad).unwrap_err().to_string();
+            assert!(
+                error.ends_with("; write one such as http://127.0.0.1:3000/orders?key={{key}}"),
+                "{error}"
+            );
+        }
+        let error = look_up_url("http://me:hunter2@h/{{key}}").unwrap_err().to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+        assert!(service_url("http://h/auth?x=1").is_ok());
+        assert!(service_url("h/auth").is_err());
     }
 }

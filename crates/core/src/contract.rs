@@ -3,6 +3,7 @@
 //! A contract is plain data. Limits and defaults stand here and nowhere else; the documentation prints them.
 
 mod check;
+mod look_up;
 mod remember;
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use crate::key::{KeySyntax, KeyTime};
 use crate::retry::Backoff;
 
 pub use check::{Finding, Severity};
+pub use look_up::{Authorize, LookUp, NotATemplate, UrlTemplate, Variable};
 pub use remember::{Meaning, Remember, StatusPattern};
 
 /// Smallest lease and retention.
@@ -119,6 +121,8 @@ pub enum OnStale {
     /// The outcome is unknown; a person or a reconciler settles it.
     #[default]
     Unknown,
+    /// The outcome is unknown until a reconciler, or a person, has settled it. The contract names the reconciler.
+    Reconcile,
     /// The next attempt begins under the same downstream key. Only where the other side honours that key.
     Resume,
 }
@@ -223,6 +227,10 @@ pub struct Contract {
     pub store_response: StoreResponse,
     /// The key that goes on to the upstream.
     pub forward_key: ForwardKey,
+    /// Who is asked what became of an attempt whose outcome is unknown.
+    pub reconcile: Option<LookUp>,
+    /// Who is asked whether the caller may have a stored answer.
+    pub authorize: Option<Authorize>,
 }
 
 impl Default for KeyRule {
@@ -268,6 +276,8 @@ impl Contract {
             after_expiry: AfterExpiry::default(),
             store_response: StoreResponse::default(),
             forward_key: ForwardKey::default(),
+            reconcile: None,
+            authorize: None,
         }
     }
 

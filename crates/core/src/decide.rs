@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use crate::contract::{AfterExpiry, OnStale, Retention, TOMBSTONE};
+use crate::contract::{AfterExpiry, ForwardKey, OnStale, Retention, TOMBSTONE};
 use crate::{Contract, Fingerprint, Lease, Record, State, StoreTime, retry};
 
 /// What is asked.
@@ -101,6 +101,10 @@ pub fn decide(
         State::Succeeded | State::Rejected => Decision::Replay,
         State::Failed if contract.exhausted(record.attempt) => Decision::Exhausted,
         State::Failed => Decision::Begin,
+        // Repeated only under a key that the upstream gets, whatever the contract was when the verdict came.
+        State::OutcomeUnknown if record.may_retry() && contract.forward_key != ForwardKey::None => {
+            next_of_lost(record, contract)
+        }
         State::OutcomeUnknown => Decision::Unknown,
     }
 }
@@ -108,8 +112,16 @@ pub fn decide(
 fn stale(record: &Record, contract: &Contract) -> Decision {
     match contract.on_stale {
         OnStale::Unknown => Decision::Unknown,
-        OnStale::Resume if contract.exhausted(record.attempt) => Decision::NeedsOperator,
-        OnStale::Resume => Decision::TakeOver { attempt: record.attempt + 1 },
+        OnStale::Reconcile => Decision::Reconcile,
+        OnStale::Resume => next_of_lost(record, contract),
+    }
+}
+
+/// The attempt after one whose outcome was lost.
+fn next_of_lost(record: &Record, contract: &Contract) -> Decision {
+    match contract.exhausted(record.attempt) {
+        true => Decision::NeedsOperator,
+        false => Decision::TakeOver { attempt: record.attempt + 1 },
     }
 }
 

@@ -19,6 +19,7 @@ mod outcome;
 pub mod path;
 mod printable;
 pub mod problem;
+pub mod reconcile;
 mod record;
 pub mod retry;
 mod scope;
@@ -34,7 +35,9 @@ pub use key::{Key, KeyError};
 pub use outcome::Outcome;
 pub use printable::printable;
 pub use problem::Problem;
-pub use record::{Answer, Counters, Event, EventKind, Kept, Lease, NotKept, Record, Resource, TypedValue};
+pub use record::{
+    Answer, Counters, Event, EventKind, Kept, Lease, NotKept, Reconciliation, Record, Resource, TypedValue,
+};
 pub use scope::{Scope, ScopePart};
 pub use state::{Answers, MayBegin, NewIdentity, State};
 pub use time::StoreTime;

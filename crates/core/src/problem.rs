@@ -37,6 +37,8 @@ pub enum Problem {
     AttemptsExhausted,
     /// The store cannot be reached; nothing was executed.
     StoreUnavailable,
+    /// Whether the caller may have the stored answer cannot be asked.
+    AuthorizationUnavailable,
     /// The scope holds as many live keys as it may.
     TooManyKeys,
     /// The upstream was not reached; nothing happened.
@@ -53,7 +55,7 @@ pub enum Problem {
 
 impl Problem {
     /// Every problem, in the order of the documentation.
-    pub const ALL: [Problem; 22] = [
+    pub const ALL: [Problem; 23] = [
         Problem::KeyMissing,
         Problem::KeyInvalid,
         Problem::KeyAmbiguous,
@@ -70,6 +72,7 @@ impl Problem {
         Problem::ResponseNotKept,
         Problem::AttemptsExhausted,
         Problem::StoreUnavailable,
+        Problem::AuthorizationUnavailable,
         Problem::TooManyKeys,
         Problem::UpstreamUnreachable,
         Problem::NotUnknown,
@@ -100,6 +103,9 @@ impl Problem {
             Problem::AttemptsExhausted => ("attempts-exhausted", 409, "Every allowed attempt did nothing"),
             Problem::StoreUnavailable => {
                 ("store-unavailable", 503, "The store is unavailable; nothing was executed")
+            }
+            Problem::AuthorizationUnavailable => {
+                ("authorization-unavailable", 503, "Whether you may have the answer cannot be asked")
             }
             Problem::TooManyKeys => ("too-many-keys", 429, "Too many live keys in this scope"),
             Problem::UpstreamUnreachable => {

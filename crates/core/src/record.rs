@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::identity::OperationId;
 use crate::key::Key;
 use crate::scope::Scope;
-use crate::{Answers, Contract, Fingerprint, State, StoreTime, contract};
+use crate::{Answers, Contract, Fingerprint, MayBegin, State, StoreTime, contract};
 
 /// An attempt's hold on the operation, as the store judged it when it read the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub enum NotKept {
     ByContract,
     /// A person settled the operation without giving one.
     Settled,
+    /// A reconciler found that it happened; what it looked at is not the original answer.
+    Reconciled,
     /// The store could not take it.
     NotStored,
 }
@@ -114,6 +116,40 @@ pub enum EventKind {
     Released,
     /// A superseded attempt came back with a success: a suspected double effect.
     LateSuccess,
+    /// A reconciler found that it happened.
+    Happened,
+    /// A reconciler found no effect. The reason says whether that freed the key.
+    DidNotHappen,
+    /// A reconciler could not find out.
+    Inconclusive,
+    /// A reconciler gave up; a person must settle it.
+    Escalated,
+}
+
+/// How far reconciliation has come with the latest attempt (SEMANTICS 9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reconciliation {
+    /// It has not said anything that lasts. Whether it runs, the contract says.
+    #[default]
+    Open,
+    /// It did not happen so far, and a retry under the same downstream key is safe.
+    MayRetry,
+    /// It gave up: a person must settle it.
+    Escalated,
+    /// It settled the operation. The attempt's own success still counts more.
+    Settled,
+}
+
+impl Reconciliation {
+    /// The name in JSON and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reconciliation::Open => "open",
+            Reconciliation::MayRetry => "may_retry",
+            Reconciliation::Escalated => "escalated",
+            Reconciliation::Settled => "settled",
+        }
+    }
 }
 
 /// One entry of a record's history.
@@ -160,6 +196,8 @@ pub struct Record {
     pub lease: Lease,
     /// Whether a lease that ends makes the outcome unknown, or lets the next attempt resume.
     pub on_stale: contract::OnStale,
+    /// How far reconciliation has come with the latest attempt.
+    pub reconciliation: Reconciliation,
     /// What it brought forth.
     pub resource: Option<Resource>,
     /// What is kept of the result.
@@ -185,6 +223,24 @@ impl Record {
     /// The five answers for this record under its contract.
     pub fn answers(&self, contract: Option<&Contract>) -> Answers {
         let exhausted = contract.is_some_and(|c| c.exhausted(self.attempt));
-        self.state.answers(self.lease.is_alive(), exhausted, false)
+        let asks = match self.reconciliation {
+            Reconciliation::Open => match (contract, self.state) {
+                (Some(contract), State::Processing) => contract.on_stale == contract::OnStale::Reconcile,
+                (Some(contract), _) => contract.reconcile.is_some(),
+                (None, _) => self.on_stale == contract::OnStale::Reconcile,
+            },
+            _ => false,
+        };
+        let answers = self.state.answers(self.lease.is_alive(), exhausted, asks);
+        match self.may_retry() {
+            // The verdict is there; a new key would still be a second effect.
+            true => Answers { new_attempt: MayBegin::Yes, ..answers },
+            false => answers,
+        }
+    }
+
+    /// Whether a reconciler let the next attempt begin, under the same downstream key.
+    pub fn may_retry(&self) -> bool {
+        self.state == State::OutcomeUnknown && self.reconciliation == Reconciliation::MayRetry
     }
 }

@@ -28,11 +28,16 @@ fn the_table_of_the_five_questions_is_that_of_the_code() {
         row("received", State::Received.answers(false, false, false)),
         row("processing, lease alive", State::Processing.answers(true, false, false)),
         row("processing, lease over", State::Processing.answers(false, false, false)),
+        row(
+            "processing, lease over, `on_stale = \"reconcile\"`",
+            State::Processing.answers(false, false, true),
+        ),
         row("succeeded", State::Succeeded.answers(false, false, false)),
         row("rejected", State::Rejected.answers(false, false, false)),
         row("failed", State::Failed.answers(false, false, false)),
         row("failed, attempts exhausted", State::Failed.answers(false, true, false)),
         row("outcome_unknown", State::OutcomeUnknown.answers(false, false, false)),
+        row("outcome_unknown, with `reconcile`", State::OutcomeUnknown.answers(false, false, true)),
     ];
     for row in &rows {
         assert!(page.lines().any(|line| line == row), "docs/semantics.md lacks the row\n{row}");

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use onefold_core::{
-    Answer, Event, EventKind, Kept, Lease, NotKept, OperationId, Record, Resource, State, StoreTime,
+    Answer, Event, EventKind, Kept, Lease, NotKept, OperationId, Reconciliation, Record, Resource, State,
+    StoreTime,
 };
 use onefold_store::{Advance, Advanced, Also, NewEvent, Page, Query, Start, Step, StoreError};
 
@@ -150,7 +151,8 @@ impl Engine {
         .await
     }
 
-    /// Takes the operation from its attempt: it becomes `outcome_unknown`, never free.
+    /// Takes the operation from its attempt: it becomes `outcome_unknown`, never free. One that a reconciler has given
+    /// up, or let be retried, is asked about from the beginning.
     pub async fn release(&self, id: OperationId, release: Release) -> Result<Shown, ActError> {
         required("a reason", &release.reason)?;
         let event = NewEvent {
@@ -170,6 +172,10 @@ impl Engine {
             (State::Received, _) => Ok((&[State::Received], Also::Nothing)),
             // Settled as failed by mistake, and nobody has begun again.
             (State::Failed, _) if record.key.is_some() => Ok((&[State::Failed], Also::Nothing)),
+            // A reconciler is done with it: it is asked again from the beginning.
+            (State::OutcomeUnknown, _) if record.reconciliation != Reconciliation::Open => {
+                Ok((&[State::OutcomeUnknown], Also::Nothing))
+            }
             (State::OutcomeUnknown, _) => Err(ActError::AlreadyUnknown),
             (state, _) => Err(ActError::NotUnknown { state }),
         })

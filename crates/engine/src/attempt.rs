@@ -123,7 +123,7 @@ impl Engine {
 fn lost(record: &Record, start: Start, reason: &str) -> Advance {
     let step = match record.on_stale {
         OnStale::Resume => Step::Lapse,
-        OnStale::Unknown => Step::LoseOutcome,
+        OnStale::Unknown | OnStale::Reconcile => Step::LoseOutcome,
     };
     let event = NewEvent {
         kind: EventKind::Unknown,
@@ -276,7 +276,7 @@ impl Parts {
     fn without_outcome(&self) -> Record {
         let (state, lease) = match self.record.on_stale {
             OnStale::Resume => (State::Processing, Lease::Over),
-            OnStale::Unknown => (State::OutcomeUnknown, Lease::None),
+            OnStale::Unknown | OnStale::Reconcile => (State::OutcomeUnknown, Lease::None),
         };
         Record { state, lease, ..self.record.clone() }
     }
@@ -317,13 +317,17 @@ impl Parts {
         }
         let state = verdict.outcome.state();
         let step = Step::Settle { state, kept: self.kept(verdict), resource: verdict.resource.clone() };
-        let evidence = (verdict.outcome == Outcome::Succeeded).then(|| NewEvent {
+        let happened = verdict.outcome == Outcome::Succeeded;
+        // Its own success counts more than what a reconciler found about it.
+        let also = if happened { Also::OrReconciled } else { Also::Nothing };
+        let evidence = happened.then(|| NewEvent {
             kind: EventKind::LateSuccess,
             who: THE_LAYER.into(),
             reason: format!("attempt {} reported a success after it was superseded", self.record.attempt),
             evidence: status(&verdict.kept).map(|s| format!("status {s}")).unwrap_or_default(),
         });
-        Advance { id: self.record.id, start: reported, step, event: None, if_superseded: evidence }
+        let start = Start { also, ..reported };
+        Advance { id: self.record.id, start, step, event: None, if_superseded: evidence }
     }
 
     /// A free key keeps no result, unless no attempt is left to make another.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use onefold_core::contract::{AfterExpiry, OnStale, TOMBSTONE};
 use onefold_core::key::KeyTime;
-use onefold_core::{Contract, Counters, Kept, Lease, OperationId, Record, Request, State, StoreTime};
+use onefold_core::{
+    Contract, Counters, Kept, Lease, OperationId, Reconciliation, Record, Request, State, StoreTime,
+};
 use onefold_store::{Advance, Advanced, Also, Claim, Promise, Start, Step};
 
 use crate::{Call, Engine, Refusal};
@@ -28,7 +30,7 @@ impl Engine {
         }
     }
 
-    /// The next attempt of a record that is free, expired, or whose lease is over.
+    /// The next attempt of a record that is free, expired, whose lease is over, or whose lost attempt may be followed by another.
     pub(crate) async fn begin_next(
         &self,
         call: &Call,
@@ -48,6 +50,7 @@ impl Engine {
         let states: &'static [State] = match record.state {
             State::Processing => &[State::Processing],
             State::Failed => &[State::Failed],
+            State::OutcomeUnknown => &[State::OutcomeUnknown],
             _ => &[State::Succeeded, State::Rejected],
         };
         let step = Step::Begin {
@@ -72,7 +75,10 @@ pub(crate) fn request(call: &Call) -> Request<'_> {
 
 /// After the last attempt that the contract allows nobody resumes: a lost outcome is a person's to settle.
 fn on_stale(contract: &Contract, attempt: u32) -> OnStale {
-    if contract.exhausted(attempt) { OnStale::Unknown } else { contract.on_stale }
+    match contract.on_stale {
+        OnStale::Resume if contract.exhausted(attempt) => OnStale::Unknown,
+        on_stale => on_stale,
+    }
 }
 
 fn promise(contract: &Contract, attempt: u32) -> Promise {
@@ -97,6 +103,7 @@ pub(crate) fn first_attempt(call: &Call, id: OperationId, owner: &str, now: Stor
         owner: owner.to_owned(),
         lease: Lease::Alive(call.contract.lease),
         on_stale: on_stale(&call.contract, 1),
+        reconciliation: Reconciliation::Open,
         resource: None,
         kept: Kept::Nothing,
         created_at: now,
@@ -121,6 +128,7 @@ pub(crate) fn next_attempt(call: &Call, record: Record, owner: &str, now: StoreT
         owner: owner.to_owned(),
         lease: Lease::Alive(call.contract.lease),
         on_stale: on_stale(&call.contract, record.attempt + 1),
+        reconciliation: Reconciliation::Open,
         resource: None,
         kept: Kept::Nothing,
         created_at: if anew { now } else { record.created_at },

@@ -142,7 +142,10 @@ impl Engine {
                     }
                     match decision {
                         // A lease that is over is for the store to judge; wait for the leader's word.
-                        Decision::Unknown | Decision::TakeOver { .. } | Decision::NeedsOperator => {
+                        Decision::Unknown
+                        | Decision::Reconcile
+                        | Decision::TakeOver { .. }
+                        | Decision::NeedsOperator => {
                             let retry_after = onefold_core::retry::RETRY_AFTER_MIN;
                             Known {
                                 id,
@@ -226,7 +229,7 @@ impl Engine {
                     asked = Instant::now();
                     found = Some(leader.heard(self.answered(self.0.store.read(id).await))?);
                 }
-                (Decision::Unknown | Decision::NeedsOperator, Some(record))
+                (Decision::Unknown | Decision::Reconcile | Decision::NeedsOperator, Some(record))
                     if record.state == State::Processing =>
                 {
                     leader.heard(self.lose_stale(call, &record).await)?;

@@ -16,6 +16,7 @@ mod hearts;
 mod keeper;
 mod limits;
 mod offer;
+mod reconcile;
 mod signals;
 mod tally;
 
@@ -29,6 +30,7 @@ pub use attempt::{Attempt, Settled, Verdict};
 pub use call::{Call, Entered, Known, Refusal};
 pub use keeper::Keeper;
 pub use limits::Limits;
+pub use reconcile::{Probed, Reconciler, Reconciling, Registration, Subject};
 pub use signals::Signals;
 
 /// One process' engine over one store. Cheap to clone.

@@ -40,6 +40,15 @@ pub(crate) const OFFER_PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(crate) const TALLY_RECORDS_MAX: usize = 10_000;
 /// How often counters are written, lost outcomes are looked for and gauges are read.
 pub(crate) const KEEPER_TICK: Duration = Duration::from_secs(1);
+/// How often records whose outcome is unknown are looked for to be probed.
+pub(crate) const PROBE_TICK: Duration = Duration::from_secs(1);
+/// Probes of one process that run at once, and that begin in one tick, for all operations together: an authority that
+/// has just come back is not run over by everything that was lost meanwhile.
+pub(crate) const PROBES_AT_ONCE: usize = 8;
+/// What a turn to probe is longer than the probe may take: a verdict is written within it.
+pub(crate) const PROBE_TURN_SLACK: Duration = Duration::from_secs(5);
+/// Bytes of a verdict's reason, and of its evidence, that are kept.
+pub(crate) const EVIDENCE_BYTES_MAX: usize = 500;
 /// Records that one call of a sweep may change.
 pub(crate) const SWEEP_LIMIT: u32 = 100;
 /// How often a work of atomic mode runs at most when the database asks for it again.

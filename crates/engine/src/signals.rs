@@ -14,6 +14,15 @@ pub(crate) struct Labels {
     store: &'static str,
 }
 
+/// The labels of a verdict on an unknown outcome.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Judged {
+    operation: String,
+    surface: &'static str,
+    store: &'static str,
+    verdict: &'static str,
+}
+
 /// The labels of what belongs to no operation.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Place {
@@ -37,6 +46,7 @@ pub struct Signals {
     pub(crate) expired_keys: Counts,
     pub(crate) result_not_stored: Counts,
     pub(crate) outcomes_lost: Counts,
+    reconciliations: Family<Judged, Counter>,
     fenced_writes: Family<Place, Counter>,
     store_errors: Family<Place, Counter>,
     unknown: Family<Place, Gauge>,
@@ -59,6 +69,7 @@ impl Signals {
             expired_keys: Family::default(),
             result_not_stored: Family::default(),
             outcomes_lost: Family::default(),
+            reconciliations: Family::default(),
             fenced_writes: Family::default(),
             store_errors: Family::default(),
             unknown: Family::default(),
@@ -101,6 +112,11 @@ impl Signals {
             self.outcomes_lost.clone(),
         );
         registry.register(
+            "reconciliations",
+            "Probes of operations whose outcome is unknown, by verdict",
+            self.reconciliations.clone(),
+        );
+        registry.register(
             "fenced_writes",
             "Writes refused because the attempt was superseded",
             self.fenced_writes.clone(),
@@ -124,6 +140,11 @@ impl Signals {
                 store: self.store,
             })
             .inc();
+    }
+
+    pub(crate) fn reconciled(&self, operation: &str, verdict: &'static str) {
+        let (operation, surface, store) = (operation.to_owned(), self.surface, self.store);
+        self.reconciliations.get_or_create(&Judged { operation, surface, store, verdict }).inc();
     }
 
     fn place(&self) -> Place {

@@ -68,6 +68,9 @@ impl Gateway {
         record: &Record,
         known: &Known,
     ) -> Response<AnyBody> {
+        if let Some(refused) = self.refuses(&route.contract, head, record).await {
+            return refused;
+        }
         let policy = if known.decision == Decision::Exhausted {
             ResponsePolicy::Original
         } else {

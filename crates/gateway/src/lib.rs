@@ -7,15 +7,18 @@
 //! resumed, where the contract says so) when its lease ends.
 
 mod answer;
+mod authorize;
 mod body;
 mod forward;
 mod handle;
 mod limits;
+mod look_up;
 mod options;
 mod pass;
 mod perform;
 mod protect;
 mod published;
+mod reconcile;
 mod relay;
 mod request_body;
 mod scope;
@@ -39,6 +42,8 @@ pub(crate) struct Gateway {
     pub(crate) end_to_end: HashSet<http::HeaderName>,
     pub(crate) engine: Engine,
     pub(crate) upstream: upstream::Upstream,
+    /// The way to whoever is asked about operations and callers.
+    pub(crate) services: look_up::Services,
     /// The operations that run, apart from the requests that asked for them.
     pub(crate) operations: TaskTracker,
     pub(crate) warned_of_expiring_tokens: std::sync::Once,

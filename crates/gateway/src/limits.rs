@@ -28,6 +28,13 @@ pub(crate) const HEAD_READ_MAX: Duration = Duration::from_secs(30);
 /// Header lines of an answer from the upstream; with more the answer is lost, so this is far above what services send.
 /// Not further: room for all of them (64 bytes each) is made for every answer.
 pub(crate) const ANSWER_LINES_MAX: usize = 400;
+/// Longest answer of a look-up that is read; a longer one says nothing.
+pub(crate) const LOOK_UP_BYTES_MAX: usize = 1 << 20;
+/// Longest time that the head, and then the body, of a look-up's answer may take, however patient the upstream's
+/// time-out is.
+pub(crate) const LOOK_UP_MAX: Duration = Duration::from_secs(10);
+/// Characters of a look-up's answer that are kept as evidence.
+pub(crate) const EXCERPT_CHARS_MAX: usize = 200;
 /// Connections that wait to be accepted; the system may allow fewer (`net.core.somaxconn`).
 pub(crate) const BACKLOG: u32 = 4096;
 /// How often it is said that every place for a connection is taken.

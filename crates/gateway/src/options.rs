@@ -109,6 +109,8 @@ pub struct Options {
     pub policy_path: String,
     /// Callers' connections at once; further ones wait to be accepted, so that operators can still connect.
     pub connections_max: usize,
+    /// Whether the beginning of a look-up's answer may be kept as evidence, in clear.
+    pub keep_excerpts: bool,
     /// Where large requests are spooled.
     pub spool_dir: PathBuf,
 }

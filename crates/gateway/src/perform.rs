@@ -36,6 +36,9 @@ pub(crate) struct Performance {
 /// Where the caller is told; sending into the void is fine: the caller may have gone.
 pub(crate) type Told = oneshot::Sender<Response<AnyBody>>;
 
+/// The step of every operation here: its one call to the upstream, under whose name the key is derived.
+pub(crate) const UPSTREAM_STEP: &str = "upstream";
+
 type Asked = Pin<Box<dyn Future<Output = Result<Response<Incoming>, NoAnswer>> + Send>>;
 
 /// Performs the operation and tells the caller.
@@ -92,7 +95,7 @@ impl Performance {
             let request = self.head.to_request(&self.gateway, self.caller, self.held.to_body());
             let mut request = request.map_err(|error| NoAnswer::Unreachable(error.to_string()))?;
             forward_key(request.headers_mut(), &self.route.contract, || {
-                downstream::key(id, "upstream", secret)
+                downstream::key(id, UPSTREAM_STEP, secret)
             });
             match self.gateway.upstream.ask(request).await {
                 Err(NoAnswer::NotTaken(_)) if tries < UNWRITTEN_TRIES => tries += 1,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::Gateway;
 use crate::body::{AnyBody, answer, whole};
-use crate::forward::Caller;
+use crate::forward::{Caller, Head};
 
 /// The page of the layer at this path, if there is one; everything else belongs to the upstream.
 pub(crate) async fn own_page(
@@ -25,8 +25,15 @@ pub(crate) async fn own_page(
         return Some(document(&gateway.policy()));
     }
     let id = path.strip_prefix(&gateway.options.operations_path)?.strip_prefix('/')?.parse().ok()?;
-    let page = gateway.operation(id, request.headers(), caller).await;
-    Some(page.unwrap_or_else(|problem| answer(problem.into_response(&gateway.options.policy_path))))
+    let head = Head {
+        method: request.method().clone(),
+        uri: request.uri().clone(),
+        headers: request.headers().clone(),
+    };
+    match gateway.operation(id, &head, caller).await {
+        Ok(page) => Some(page),
+        Err(problem) => Some(answer(problem.into_response(&gateway.options.policy_path))),
+    }
 }
 
 fn document(value: &Value) -> Response<AnyBody> {
@@ -41,9 +48,10 @@ impl Gateway {
     async fn operation(
         &self,
         id: OperationId,
-        headers: &HeaderMap,
+        head: &Head,
         caller: Caller,
     ) -> Result<Response<AnyBody>, ProblemDocument> {
+        let headers = &head.headers;
         let seen = self.engine.look(id).await.map_err(|_| {
             ProblemDocument::new(
                 Problem::StoreUnavailable,
@@ -66,6 +74,9 @@ impl Gateway {
                 }
             });
         };
+        if let Some(refused) = self.refuses(&contract, head, record).await {
+            return Ok(refused);
+        }
         let view = view::for_caller(record, Some(&contract), now);
         let mut response = document(&view);
         response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -10,7 +10,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use onefold_engine::Engine;
+use onefold_engine::{Engine, Reconciling};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -22,8 +22,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::forward::{self, Caller};
 use crate::limits::{BACKLOG, FULL_SAID_EVERY, HEAD_READ_MAX};
+use crate::look_up::Services;
 use crate::upstream::Upstream;
-use crate::{Gateway, Options, Shared, handle};
+use crate::{Gateway, Options, Shared, handle, reconcile};
 
 /// A gateway that is running.
 pub struct Running {
@@ -31,6 +32,7 @@ pub struct Running {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<GracefulShutdown>,
+    reconciling: Reconciling,
 }
 
 /// How a gateway ended.
@@ -52,6 +54,8 @@ pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
     })?;
     let listener = bind(options.listen)?;
     let address = listener.local_addr()?;
+    let services = Services::new();
+    let reconciling = engine.reconcile(reconcile::registrations(&options, &services));
     let gateway = Arc::new(Gateway {
         end_to_end: {
             let implicit = options.implicit.as_ref().map(|implicit| &implicit.route.contract);
@@ -62,12 +66,13 @@ pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
         options,
         engine,
         upstream,
+        services,
         operations: TaskTracker::new(),
         warned_of_expiring_tokens: std::sync::Once::new(),
     });
     let (stop, stopped) = watch::channel(false);
     let accepting = tokio::spawn(accept(gateway.clone(), listener, stopped));
-    Ok(Running { gateway, address, stop, accepting })
+    Ok(Running { gateway, address, stop, accepting, reconciling })
 }
 
 /// With a queue long enough for a flood: who finds it full is heard again only after a second.
@@ -88,6 +93,7 @@ impl Running {
     pub async fn stop(self, grace: Duration) -> Ended {
         let until = Instant::now() + grace;
         self.stop.send_replace(true);
+        drop(self.reconciling);
         let connections = self.accepting.await.expect("the accepting task does not panic");
         self.gateway.operations.close();
         let operations = self.gateway.operations.wait();

@@ -18,9 +18,32 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use crate::body::AnyBody;
 use crate::limits::{ANSWER_LINES_MAX, CONNECT_MAX, UPSTREAM_IDLE_MAX};
 
+pub(crate) type HttpClient = Client<HttpsConnector<HttpConnector>, AnyBody>;
+
+/// A pooled client that repeats nothing and follows nothing. `set_host`: the `Host` field is that of the URL.
+pub(crate) fn client(connect_max: Duration, set_host: bool, http2_only: bool) -> HttpClient {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(connect_max));
+    let https = HttpsConnectorBuilder::new()
+        .with_webpki_roots()
+        .https_or_http()
+        .enable_all_versions()
+        .wrap_connector(tcp);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(UPSTREAM_IDLE_MAX)
+        .retry_canceled_requests(false)
+        .set_host(set_host)
+        .http1_max_headers(ANSWER_LINES_MAX)
+        .http2_only(http2_only)
+        .build(https)
+}
+
 /// The way to one upstream.
 pub(crate) struct Upstream {
-    client: Client<HttpsConnector<HttpConnector>, AnyBody>,
+    client: HttpClient,
     scheme: Scheme,
     authority: Authority,
     base_path: String,
@@ -48,23 +71,7 @@ impl Upstream {
             "https" => (Scheme::HTTPS, false),
             _ => return None,
         };
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(CONNECT_MAX.min(timeout)));
-        let https = HttpsConnectorBuilder::new()
-            .with_webpki_roots()
-            .https_or_http()
-            .enable_all_versions()
-            .wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(UPSTREAM_IDLE_MAX)
-            .retry_canceled_requests(false)
-            .set_host(false)
-            .http1_max_headers(ANSWER_LINES_MAX)
-            .http2_only(prior_knowledge)
-            .build(https);
+        let client = client(CONNECT_MAX.min(timeout), false, prior_knowledge);
         let base_path = base.path().trim_end_matches('/').to_owned();
         Some(Upstream { client, scheme, authority, base_path })
     }
@@ -103,7 +110,7 @@ impl Upstream {
     }
 }
 
-fn no_answer(error: &Error) -> NoAnswer {
+pub(crate) fn no_answer(error: &Error) -> NoAnswer {
     let why = describe(error);
     if error.is_connect() {
         NoAnswer::Unreachable(why)

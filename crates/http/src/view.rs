@@ -51,6 +51,7 @@ pub fn for_operator(record: &Record, now: StoreTime) -> Value {
         "attempts": record.attempt,
         "begun_at": record.begun_at.map(time),
         "age_ms": millis(record.created_at.until(now)),
+        "reconciliation": record.reconciliation.name(),
         "response": kept(&record.kept),
         "duplicates": record.counters.duplicates,
         "replays": record.counters.replays,
@@ -99,6 +100,10 @@ pub fn event_kind(kind: EventKind) -> &'static str {
         EventKind::Resolved => "resolved",
         EventKind::Released => "released",
         EventKind::LateSuccess => "late_success",
+        EventKind::Happened => "happened",
+        EventKind::DidNotHappen => "did_not_happen",
+        EventKind::Inconclusive => "inconclusive",
+        EventKind::Escalated => "escalated",
     }
 }
 
@@ -109,6 +114,7 @@ pub fn not_kept(why: NotKept) -> &'static str {
         NotKept::Cut => "cut",
         NotKept::ByContract => "by_contract",
         NotKept::Settled => "settled_by_a_person",
+        NotKept::Reconciled => "settled_by_a_reconciler",
         NotKept::NotStored => "not_stored",
     }
 }
@@ -136,7 +142,7 @@ fn retry_after(record: &Record, answers: &Answers) -> Option<Duration> {
     match (answers.wait, record.state, record.lease) {
         (false, ..) => None,
         (true, State::Processing, Lease::Alive(left)) => Some(retry::retry_after(left)),
-        (true, State::OutcomeUnknown, _) => Some(retry::RETRY_AFTER_MAX),
+        (true, State::OutcomeUnknown, _) if !record.may_retry() => Some(retry::RETRY_AFTER_MAX),
         (true, ..) => Some(retry::RETRY_AFTER_MIN),
     }
 }

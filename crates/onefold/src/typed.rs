@@ -61,6 +61,7 @@ fn not_kept(why: NotKept) -> &'static str {
         NotKept::Cut => "it was cut",
         NotKept::ByContract => "the operation keeps none",
         NotKept::Settled => "a person settled the operation without one",
+        NotKept::Reconciled => "a look-up settled the operation without one",
         NotKept::NotStored => "the store could not take it",
     }
 }

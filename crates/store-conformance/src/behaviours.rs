@@ -8,6 +8,7 @@ pub mod leases;
 pub mod listing;
 pub mod lost;
 pub mod payloads;
+pub mod probes;
 pub mod quota;
 pub mod retention;
 pub mod steps;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, EventKind, IdentityKey, OperationId, Record, Scope, State, StoreTime};
 use onefold_store::{
-    Advance, Advanced, Claim, Claimed, Clock, Grant, Judge, NewEvent, OperationStore, Page, Query, Read,
-    Step, StoreError, Survey, Swept, SystemClock, Timeline,
+    Advance, Advanced, Claim, Claimed, Clock, Grant, Judge, NewEvent, OperationStore, Page, ProbeTurn, Query,
+    Read, Step, StoreError, Survey, Swept, SystemClock, TakeProbes, Timeline,
 };
 use parking_lot::Mutex;
 use row::Row;
@@ -118,7 +118,7 @@ impl OperationStore for MemoryStore {
         let grant = match &advance.step {
             Step::Begin { lease, .. } => Grant::held(advance.id, from + 1, moment, *lease),
             Step::Renew { lease } => Grant::held(advance.id, from, moment, *lease),
-            Step::Settle { .. } | Step::LoseOutcome | Step::Lapse => Grant::Ended(advance.id),
+            _ => Grant::Ended(advance.id),
         };
         row.step(advance.step, moment.time);
         row.events.extend(advance.event.map(|event| happened(event, from, moment.time)));
@@ -169,6 +169,17 @@ impl OperationStore for MemoryStore {
         Ok(lost)
     }
 
+    async fn take_probes(&self, take: TakeProbes) -> Result<Vec<ProbeTurn>, StoreError> {
+        let mut rows = self.rows.lock();
+        let now = self.judge.timeline().now().time;
+        let is_due =
+            |row: &&mut Row| row.probe_is_due(now) && take.operations.contains(&row.record.operation);
+        let mut due: Vec<&mut Row> = rows.by_id.values_mut().filter(is_due).collect();
+        due.sort_by_key(|row| row.probing.due_at);
+        let turns = due.into_iter().take(take.limit as usize);
+        Ok(turns.map(|row| row.probed_by(now, take.turn)).collect())
+    }
+
     async fn sweep(&self, limit: u32) -> Result<Swept, StoreError> {
         let mut rows = self.rows.lock();
         let now = self.judge.timeline().now().time;
@@ -194,7 +205,7 @@ impl OperationStore for MemoryStore {
         let rows = self.rows.lock();
         let now = self.judge.timeline().now().time;
         let unknown = rows.by_id.values().filter(|row| row.record.state == State::OutcomeUnknown);
-        let since = unknown.clone().map(|row| row.lease_until).min();
+        let since = unknown.clone().map(|row| row.ended_at).min();
         let processing = rows.by_id.values().filter(|row| row.record.state == State::Processing);
         Ok(Survey {
             unknown: unknown.count() as u64,

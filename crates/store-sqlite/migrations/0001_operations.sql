@@ -37,7 +37,7 @@ CREATE TABLE onefold_operations (
     seq                 INTEGER PRIMARY KEY,
     id                  BLOB NOT NULL UNIQUE CHECK (length(id) = 32),
     attempt             INTEGER NOT NULL,
-    -- What the record promises: 0 unknown, 1 resume; how long it answers after completion (NULL: for good); how
+    -- What the record promises: 0 unknown, 1 resume, 2 reconcile; how long it answers after completion (NULL: for good); how
     -- long its tombstone is kept after that.
     on_stale            INTEGER NOT NULL,
     retention_ms        INTEGER,
@@ -83,6 +83,12 @@ CREATE TABLE onefold_outcomes (
     due_at        INTEGER,
     resource_kind TEXT,
     resource_id   TEXT,
+    -- How far reconciliation has come: NULL open, 1 may_retry, 2 escalated, 3 settled by it.
+    reconciliation INTEGER,
+    -- Of an open one: probes so far, when the next is due (NULL: at once), when a negative answer was first noted.
+    probes        INTEGER,
+    probe_at      INTEGER,
+    negative_at   INTEGER,
     -- Last, so that filters need not walk over it. NULL: nothing is kept.
     kept          BLOB
 ) STRICT;
@@ -90,6 +96,9 @@ CREATE TABLE onefold_outcomes (
 CREATE INDEX onefold_outcomes_due ON onefold_outcomes (due_at) WHERE due_at IS NOT NULL;
 
 CREATE INDEX onefold_outcomes_unknown ON onefold_outcomes (at) WHERE state = 5;
+
+CREATE INDEX onefold_outcomes_probes ON onefold_outcomes (coalesce(probe_at, at))
+    WHERE state = 5 AND reconciliation IS NULL;
 
 -- The scopes that have live records (made and not yet a tombstone), and how many.
 CREATE TABLE onefold_scopes (
@@ -105,7 +114,7 @@ CREATE TABLE onefold_events (
     -- operations.seq
     operation INTEGER NOT NULL,
     at        INTEGER NOT NULL,
-    -- 0 unknown, 1 resolved, 2 released, 3 late_success
+    -- 0 unknown, 1 resolved, 2 released, 3 late_success, 4 happened, 5 did_not_happen, 6 inconclusive, 7 escalated
     kind      INTEGER NOT NULL,
     attempt   INTEGER NOT NULL,
     who       TEXT NOT NULL,

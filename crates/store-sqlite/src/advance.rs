@@ -5,7 +5,7 @@
 
 pub(crate) mod begin;
 
-use onefold_core::{Kept, OperationId, State, StoreTime};
+use onefold_core::{Kept, OperationId, Reconciliation, State, StoreTime};
 use onefold_store::codec::{encode_kept, encode_scope, encode_texts, kept_length};
 use onefold_store::{Advance, Also, Grant, Sealer, Step, StoredLease};
 use rusqlite::{OptionalExtension, params};
@@ -14,14 +14,15 @@ use crate::batch::Batch;
 use crate::error::JobError;
 use crate::hot::Hot;
 use crate::outcome::{self, Outcome};
-use crate::row::{RawRead, state_of};
-use crate::{events, read};
+use crate::row::{RawRead, reconciliation_of, state_of};
+use crate::{events, probes, read};
 
 /// Of a record that is processing.
 pub(crate) const RUNNING: &str =
     "SELECT seq, attempt, retention_ms, granted_at, until FROM onefold_leases WHERE id = ?1";
 /// Of any other.
-const ENDED: &str = "SELECT o.seq, o.attempt, o.retention_ms, u.state, u.expires_at, o.scope IS NULL
+const ENDED: &str = "SELECT o.seq, o.attempt, o.retention_ms, u.state, u.expires_at, o.scope IS NULL,
+        u.reconciliation
     FROM onefold_operations o LEFT JOIN onefold_outcomes u ON u.seq = o.seq WHERE o.id = ?1";
 const RENEW: &str = "UPDATE onefold_leases SET granted_at = ?2, until = ?3 WHERE id = ?1";
 
@@ -48,14 +49,14 @@ impl AdvanceWork {
     pub(crate) fn new(mut advance: Advance, sealer: &Sealer) -> AdvanceWork {
         let id = advance.id;
         let (form, scope) = match &mut advance.step {
-            Step::Settle { kept, .. } => match std::mem::take(kept) {
+            Step::Settle { kept, .. } | Step::Reconcile { kept, .. } => match std::mem::take(kept) {
                 Kept::Nothing => (None, None),
                 kept => (Some(sealer.seal(&id, kept_length(&kept), |out| encode_kept(&kept, out))), None),
             },
             Step::Begin { ignored, scope, .. } => {
                 ((!ignored.is_empty()).then(|| encode_texts(ignored)), Some(encode_scope(scope)))
             }
-            Step::Renew { .. } | Step::LoseOutcome | Step::Lapse => (None, None),
+            Step::Renew { .. } | Step::Probed { .. } | Step::LoseOutcome | Step::Lapse => (None, None),
         };
         AdvanceWork { advance, form, scope }
     }
@@ -75,17 +76,23 @@ pub(crate) struct Found {
     retention_ms: Option<i64>,
     expires_at: Option<i64>,
     tombstone: bool,
+    reconciliation: Reconciliation,
 }
 
 impl Found {
     /// Whether the transition starts here.
     pub(crate) fn is_start_of(&self, advance: &Advance, batch: &Batch<'_>) -> bool {
         let needs_lease = matches!(advance.step, Step::Renew { .. } | Step::Lapse);
+        let is_probed = matches!(advance.step, Step::Probed { .. });
+        let reconciled = advance.start.also == Also::OrReconciled
+            && self.reconciliation == Reconciliation::Settled
+            && !self.expired(batch);
         self.attempt == advance.start.attempt
-            && advance.start.states.contains(&self.state)
+            && (advance.start.states.contains(&self.state) || reconciled)
             && (!needs_lease || self.lease.is_some())
+            && (!is_probed || self.state == State::OutcomeUnknown)
             && match advance.start.also {
-                Also::Nothing => true,
+                Also::Nothing | Also::OrReconciled => true,
                 Also::LeaseOver => {
                     !self.lease.is_some_and(|lease| batch.judge.judge(&lease, batch.moment).is_alive())
                 }
@@ -112,7 +119,7 @@ pub(crate) fn run(work: &AdvanceWork, batch: &mut Batch<'_>) -> Result<RawAdvanc
             batch.write_claimed()?;
             batch.in_savepoint(|batch| transition(work, batch))
         }
-        (_, Some(_)) => batch.in_savepoint(|batch| transition(work, batch)),
+        (Step::Reconcile { .. }, _) | (_, Some(_)) => batch.in_savepoint(|batch| transition(work, batch)),
         // The first statement that writes is the only one that can fail by itself.
         (_, None) => transition(work, batch),
     }
@@ -128,7 +135,7 @@ fn transition(work: &AdvanceWork, batch: &mut Batch<'_>) -> Result<RawAdvanced, 
     let mut expires_at = None;
     let grant = match &advance.step {
         Step::Begin { .. } => begin::run(work, &found, batch)?,
-        Step::Settle { state, resource, .. } => {
+        Step::Settle { state, resource, .. } | Step::Reconcile { state, resource, .. } => {
             expires_at = found.retention_ms.map(|retention| now.0.saturating_add(retention));
             let outcome = Outcome {
                 expires_at,
@@ -137,6 +144,13 @@ fn transition(work: &AdvanceWork, batch: &mut Batch<'_>) -> Result<RawAdvanced, 
                 kept: work.form.as_deref(),
             };
             outcome::put(advance.id, found.seq, found.state, *state, &outcome, batch)?;
+            if matches!(advance.step, Step::Reconcile { .. }) {
+                probes::settled(found.seq, batch)?;
+            }
+            Grant::Ended(advance.id)
+        }
+        Step::Probed { after, negative, reconciliation } => {
+            probes::note(found.seq, *after, *negative, *reconciliation, batch)?;
             Grant::Ended(advance.id)
         }
         Step::LoseOutcome => {
@@ -189,6 +203,7 @@ pub(crate) fn found(id: OperationId, batch: &mut Batch<'_>) -> rusqlite::Result<
             retention_ms: row.get(2)?,
             expires_at: None,
             tombstone: false,
+            reconciliation: Reconciliation::Open,
         })
     });
     if let Some(found) = running.optional()? {
@@ -203,6 +218,7 @@ pub(crate) fn found(id: OperationId, batch: &mut Batch<'_>) -> rusqlite::Result<
             retention_ms: row.get(2)?,
             expires_at: row.get(4)?,
             tombstone: row.get(5)?,
+            reconciliation: reconciliation_of(row.get(6)?)?,
         })
     });
     ended.optional()

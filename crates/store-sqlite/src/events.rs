@@ -53,11 +53,15 @@ pub(crate) fn delete(seq: i64, batch: &Batch<'_>) -> rusqlite::Result<()> {
     Ok(())
 }
 
-const KINDS: [(i64, EventKind); 4] = [
+const KINDS: [(i64, EventKind); 8] = [
     (0, EventKind::Unknown),
     (1, EventKind::Resolved),
     (2, EventKind::Released),
     (3, EventKind::LateSuccess),
+    (4, EventKind::Happened),
+    (5, EventKind::DidNotHappen),
+    (6, EventKind::Inconclusive),
+    (7, EventKind::Escalated),
 ];
 
 fn kind_number(kind: EventKind) -> i64 {
@@ -66,6 +70,10 @@ fn kind_number(kind: EventKind) -> i64 {
         EventKind::Resolved => 1,
         EventKind::Released => 2,
         EventKind::LateSuccess => 3,
+        EventKind::Happened => 4,
+        EventKind::DidNotHappen => 5,
+        EventKind::Inconclusive => 6,
+        EventKind::Escalated => 7,
     }
 }
 

@@ -5,7 +5,7 @@
 //! away is not waited for.
 
 use onefold_core::{Counters, OperationId};
-use onefold_store::{Atomically, StoreError, Swept};
+use onefold_store::{Atomically, StoreError, Swept, TakeProbes};
 use tokio::sync::oneshot;
 
 use crate::advance::{AdvanceWork, RawAdvanced};
@@ -13,9 +13,10 @@ use crate::atomic::{AtomicWork, RawAtomically};
 use crate::batch::Batch;
 use crate::claim::{ClaimWork, RawClaimed};
 use crate::error::{self, JobError};
+use crate::probes::RawTurn;
 use crate::queue::Place;
 use crate::steps::{RawStepPut, StepWork};
-use crate::{advance, atomic, claim, counts, steps, sweep};
+use crate::{advance, atomic, claim, counts, probes, steps, sweep};
 
 /// Where an answer goes, and the work with it: its memory is the caller's to free, on his own thread.
 pub(crate) type ReplyTo<W, A> = oneshot::Sender<(Result<A, StoreError>, W)>;
@@ -35,6 +36,7 @@ pub(crate) enum Job {
     Step(Ask<Box<StepWork>, RawStepPut>),
     Count(Ask<Vec<(OperationId, Counters)>, ()>),
     Lose(Ask<u32, u64>),
+    Probe(Ask<TakeProbes, Vec<RawTurn>>),
     Sweep(Ask<u32, Swept>),
     /// Commits the time and nothing else: the proof that the store can be written.
     Ready(Ask<(), ()>),
@@ -55,6 +57,7 @@ pub(crate) enum Answer {
     Step(Reply<Box<StepWork>, RawStepPut>),
     Counted(Reply<Vec<(OperationId, Counters)>, ()>),
     Lost(Reply<u32, u64>),
+    Turns(Reply<TakeProbes, Vec<RawTurn>>),
     Swept(Reply<u32, Swept>),
     Ready(Reply<(), ()>),
 }
@@ -69,6 +72,7 @@ impl Job {
             Job::Step(ask) => ask.place.bytes,
             Job::Count(ask) => ask.place.bytes,
             Job::Lose(ask) => ask.place.bytes,
+            Job::Probe(ask) => ask.place.bytes,
             Job::Sweep(ask) => ask.place.bytes,
             Job::Ready(ask) => ask.place.bytes,
         }
@@ -93,6 +97,7 @@ impl Job {
             Job::Lose(ask) => {
                 run(ask, batch, |work, batch| sweep::lose_stale(*work, batch), Answer::Lost, Job::Lose)
             }
+            Job::Probe(ask) => run(ask, batch, probes::take, Answer::Turns, Job::Probe),
             Job::Sweep(ask) => {
                 run(ask, batch, |work, batch| sweep::run(*work, batch), Answer::Swept, Job::Sweep)
             }
@@ -122,6 +127,7 @@ impl Job {
             Job::Step(ask) => ask.refuse(error),
             Job::Count(ask) => ask.refuse(error),
             Job::Lose(ask) => ask.refuse(error),
+            Job::Probe(ask) => ask.refuse(error),
             Job::Sweep(ask) => ask.refuse(error),
             Job::Ready(ask) => ask.refuse(error),
         }
@@ -177,6 +183,7 @@ impl Answer {
             Answer::Step(reply) => reply.give(lost),
             Answer::Counted(reply) => reply.give(lost),
             Answer::Lost(reply) => reply.give(lost),
+            Answer::Turns(reply) => reply.give(lost),
             Answer::Swept(reply) => reply.give(lost),
             Answer::Ready(reply) => reply.give(lost),
         }

@@ -31,6 +31,7 @@ mod list;
 mod migrate;
 mod open;
 mod outcome;
+mod probes;
 mod queue;
 mod read;
 mod readers;

@@ -5,7 +5,8 @@
 
 use onefold_core::contract::{OnStale, Retention};
 use onefold_core::{
-    Counters, Fingerprint, Kept, Key, Lease, OperationId, Record, Resource, Scope, State, StoreTime,
+    Counters, Fingerprint, Kept, Key, Lease, OperationId, Reconciliation, Record, Resource, Scope, State,
+    StoreTime,
 };
 use onefold_store::codec::{decode_kept, decode_scope, decode_texts};
 use onefold_store::{Judge, Moment, Promise, Read, Sealer, StoreError, StoredLease};
@@ -17,7 +18,8 @@ macro_rules! columns {
     () => {
         "o.seq, o.id, l.granted_at, l.until, u.state, o.attempt, o.on_stale, o.created_at, u.at, u.expires_at,
         o.duplicates, o.conflicts, o.replays, o.fingerprint_version, o.fingerprint, o.operation, o.key, s.scope,
-        o.owner, o.correlation_id, o.ignored, u.resource_kind, u.resource_id, u.kept"
+        o.owner, o.correlation_id, o.ignored, u.resource_kind, u.resource_id, u.kept,
+        u.reconciliation"
     };
 }
 /// What stands beside the row of an operation.
@@ -96,6 +98,28 @@ pub(crate) fn on_stale_number(on_stale: OnStale) -> i64 {
     match on_stale {
         OnStale::Unknown => 0,
         OnStale::Resume => 1,
+        OnStale::Reconcile => 2,
+    }
+}
+
+/// The stored number of how far reconciliation has come; `None` is open.
+pub(crate) fn reconciliation_number(reconciliation: Reconciliation) -> Option<i64> {
+    match reconciliation {
+        Reconciliation::Open => None,
+        Reconciliation::MayRetry => Some(1),
+        Reconciliation::Escalated => Some(2),
+        Reconciliation::Settled => Some(3),
+    }
+}
+
+/// How far reconciliation has come by a stored number.
+pub(crate) fn reconciliation_of(number: Option<i64>) -> rusqlite::Result<Reconciliation> {
+    match number {
+        None => Ok(Reconciliation::Open),
+        Some(1) => Ok(Reconciliation::MayRetry),
+        Some(2) => Ok(Reconciliation::Escalated),
+        Some(3) => Ok(Reconciliation::Settled),
+        Some(other) => Err(unknown("reconciliation", other)),
     }
 }
 
@@ -138,6 +162,7 @@ pub(crate) fn raw(row: &Row<'_>, at: usize, judge: &Judge, moment: Moment) -> ru
     let on_stale = match row.get(at + 6)? {
         0 => OnStale::Unknown,
         1 => OnStale::Resume,
+        2 => OnStale::Reconcile,
         other => return Err(unknown("on_stale", other)),
     };
     let created_at = StoreTime(row.get(at + 7)?);
@@ -171,6 +196,7 @@ pub(crate) fn raw(row: &Row<'_>, at: usize, judge: &Judge, moment: Moment) -> ru
         owner: row.get::<_, Option<String>>(at + 18)?.unwrap_or_default(),
         lease,
         on_stale,
+        reconciliation: reconciliation_of(row.get(at + 24)?)?,
         resource,
         kept: Kept::Nothing,
         created_at,

@@ -7,10 +7,11 @@ use rusqlite::Connection;
 use crate::FileUse;
 use crate::migrate::{self, Migrate};
 use crate::{
-    advance, batch, claim, counts, events, list, open, outcome, read, seal_keys, steps, survey, sweep, tx,
+    advance, batch, claim, counts, events, list, open, outcome, probes, read, seal_keys, steps, survey,
+    sweep, tx,
 };
 
-const STATEMENTS: [&[&str]; 15] = [
+const STATEMENTS: [&[&str]; 16] = [
     advance::SQL,
     batch::SQL,
     claim::SQL,
@@ -19,6 +20,7 @@ const STATEMENTS: [&[&str]; 15] = [
     list::SQL,
     open::SQL,
     outcome::SQL,
+    probes::SQL,
     read::SQL,
     migrate::SQL,
     seal_keys::SQL,
@@ -75,4 +77,5 @@ fn unknown_and_due_records_are_found_by_their_small_indexes() {
     assert_eq!(by(sweep::SQL, "INDEX onefold_outcomes_due"), 1);
     assert_eq!(by(survey::SQL, "INDEX onefold_outcomes_unknown"), 1);
     assert_eq!(by(list::SQL, "INDEX onefold_outcomes_unknown"), 1);
+    assert_eq!(by(probes::SQL, "INDEX onefold_outcomes_probes"), 1);
 }

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use onefold_core::{Counters, Event, IdentityKey, Kept, OperationId};
 use onefold_store::{
     Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, FinishedStep, Judge, OperationStore,
-    Page, Query, Read, Sealer, StepPut, StepStore, StoreError, Survey, Swept,
+    Page, ProbeTurn, Query, Read, Sealer, StepPut, StepStore, StoreError, Survey, Swept, TakeProbes,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -31,7 +31,7 @@ use crate::readers::Readers;
 use crate::stats::{Counts, Stats};
 use crate::steps::{RawStepPut, StepWork};
 use crate::writer::Writer;
-use crate::{OpenError, Options, events, list, open, read, steps, survey, sweep};
+use crate::{OpenError, Options, events, list, open, probes, read, steps, survey, sweep};
 
 /// What a job costs beside its payload: its row, its index entries.
 const JOB_BYTES: usize = 1024;
@@ -237,6 +237,13 @@ impl OperationStore for SqliteStore {
             }
             lost += done;
         }
+    }
+
+    async fn take_probes(&self, take: TakeProbes) -> Result<Vec<ProbeTurn>, StoreError> {
+        let (judge, wanted) = (self.judge.clone(), take.clone());
+        let any = self.readers.run(move |connection| probes::any_due(&wanted, connection, &judge)).await?;
+        let turns = if any { self.ask(take, 0, Job::Probe).await? } else { Vec::new() };
+        turns.into_iter().map(|turn| turn.open(&self.sealer)).collect()
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {

@@ -18,7 +18,7 @@ pub(crate) const STEP_RECORDS_MAX: u32 = 100;
 const STEP_BYTES_MAX: i64 = 4 << 20;
 
 const OVER: &str = "SELECT seq, id, attempt, granted_at, until FROM onefold_leases
-    WHERE until <= ?1 AND on_stale = 0 ORDER BY until";
+    WHERE until <= ?1 AND on_stale <> 1 ORDER BY until";
 const DUE: &str = "SELECT u.seq, o.scope, u.expires_at + o.tombstone_ms, coalesce(length(u.kept), 0)
     FROM onefold_outcomes u CROSS JOIN onefold_operations o ON o.seq = u.seq WHERE u.due_at <= ?1 ORDER BY u.due_at LIMIT ?2";
 /// The digest, the operation's name, the times, the counters and what was promised stay.

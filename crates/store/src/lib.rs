@@ -22,8 +22,8 @@ pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
 pub use judge::{Grant, Judge, StoredLease};
 pub use port::{
-    Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, Promise, Query, Read, Start,
-    Step, StoreError, Survey, Swept,
+    Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, ProbeTurn, Promise, Query, Read,
+    Start, Step, StoreError, Survey, Swept, TakeProbes,
 };
 pub use seal::{KeyId, SealError, Sealer};
 pub use steps::{FinishedStep, StepPut, StepStore};

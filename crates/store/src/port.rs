@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::contract::{OnStale, Retention};
 use onefold_core::{
-    Counters, Event, EventKind, Fingerprint, IdentityKey, Kept, Key, OperationId, Record, Resource, Scope,
-    State, StoreTime,
+    Counters, Event, EventKind, Fingerprint, IdentityKey, Kept, Key, OperationId, Reconciliation, Record,
+    Resource, Scope, State, StoreTime,
 };
 
 /// Why the store did not do what it was asked.
@@ -113,12 +113,15 @@ pub enum Also {
     LeaseOver,
     /// The retention is over.
     Expired,
+    /// None; and a record that [`Step::Reconcile`] settled under this attempt is a start too, whatever `states` say:
+    /// what an attempt says of itself counts more than what somebody else found.
+    OrReconciled,
 }
 
 /// What a transition does to the record.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// To `processing`, attempt + 1, with a new fingerprint. From an expired record everything else starts anew
+    /// To `processing`, attempt + 1, with a new fingerprint; what reconciliation found is forgotten. From an expired record everything else starts anew
     /// (created, counters, events); the attempt number goes on, so that it stays a fence.
     Begin {
         /// Whose key it is: a tombstone no longer knows.
@@ -150,7 +153,25 @@ pub enum Step {
         /// What it brought forth.
         resource: Option<Resource>,
     },
-    /// To `outcome_unknown`. The lease ends.
+    /// As [`Step::Settle`], by a reconciler's verdict: the record is `Reconciliation::Settled` from then on.
+    Reconcile {
+        /// `succeeded` or `failed`.
+        state: State,
+        /// What is kept of the result.
+        kept: Kept,
+        /// What it brought forth.
+        resource: Option<Resource>,
+    },
+    /// A probe of an `outcome_unknown` record settled nothing; the state stays. Never carried out in another state.
+    Probed {
+        /// When it is due again, from now; looked at only where the record stays `Reconciliation::Open`.
+        after: Duration,
+        /// Whether the authority knew no effect. The store notes when it was first told so.
+        negative: bool,
+        /// How far reconciliation has come. Only an `Open` record is ever due.
+        reconciliation: Reconciliation,
+    },
+    /// To `outcome_unknown`. The lease ends. Reconciliation is `Open`, no probe was made, and one is due now.
     LoseOutcome,
     /// The lease ends now; the state stays.
     Lapse,
@@ -232,6 +253,33 @@ pub struct Page {
     pub next_cursor: Option<i64>,
 }
 
+/// A wish to probe records whose outcome is unknown.
+#[derive(Clone, Debug)]
+pub struct TakeProbes {
+    /// Records of these operations.
+    pub operations: Vec<String>,
+    /// At most this many.
+    pub limit: u32,
+    /// For how long nobody else gets the turn: longer than a probe takes.
+    pub turn: Duration,
+}
+
+/// The turn to probe one record. It is a matter of pace, not of safety: a verdict starts from the record's state and
+/// attempt, whoever brings it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeTurn {
+    /// The store's time when the turn was given.
+    pub now: StoreTime,
+    /// The record, in `outcome_unknown`.
+    pub record: Record,
+    /// The number of this probe of the attempt, from 1.
+    pub probe: u32,
+    /// When the outcome became unknown.
+    pub unknown_since: StoreTime,
+    /// When the first negative answer was noted.
+    pub negative_since: Option<StoreTime>,
+}
+
 /// What a bounded sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
@@ -279,9 +327,14 @@ pub trait OperationStore: Send + Sync + 'static {
     /// The history of a record, oldest first.
     async fn events(&self, id: OperationId) -> Result<Vec<Event>, StoreError>;
 
-    /// Marks lost outcomes: `processing` records whose lease is over and whose promise is `OnStale::Unknown` become
+    /// Marks lost outcomes: `processing` records whose lease is over and whose promise is not `OnStale::Resume` become
     /// `outcome_unknown`, each with an event. At most `limit`; returns how many.
     async fn lose_stale(&self, limit: u32) -> Result<u64, StoreError>;
+
+    /// Gives turns to probe: records in `outcome_unknown` that are `Reconciliation::Open` and due, those due longest
+    /// first. Each turn counts one probe and moves the due time to the end of the turn, in the commit that gives it, so
+    /// of several processes one gets it; a turn whose holder died comes back when it is over. Cheap when none is due.
+    async fn take_probes(&self, take: TakeProbes) -> Result<Vec<ProbeTurn>, StoreError>;
 
     /// Turns expired records into tombstones and deletes old tombstones: at most `limit` of each, in transactions
     /// that do not hold up the foreground.

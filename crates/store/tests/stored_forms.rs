@@ -48,6 +48,7 @@ fn examples() -> Vec<(&'static str, Kept)> {
         ("kept-cut", Kept::NotKept { status, why: NotKept::Cut }),
         ("kept-by-contract", Kept::NotKept { status, why: NotKept::ByContract }),
         ("kept-settled", Kept::NotKept { status: None, why: NotKept::Settled }),
+        ("kept-reconciled", Kept::NotKept { status: None, why: NotKept::Reconciled }),
         ("kept-not-stored", Kept::NotKept { status, why: NotKept::NotStored }),
     ]
 }

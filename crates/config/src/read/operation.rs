@@ -11,6 +11,7 @@ use onefold_core::contract::{
 use onefold_core::key::{KeySyntax, KeyTime};
 use onefold_core::retry::Backoff;
 
+use super::ask::{authorize, reconcile};
 use super::document::{Table, Value};
 use super::gateway::set;
 use crate::kind::{BOUNDARY, FIELD, HEADER, POINTER, SCOPE, STATUS};
@@ -26,7 +27,8 @@ const RESPONSE: &[(&str, ResponsePolicy)] = &[
     ("current", ResponsePolicy::Current),
     ("status", ResponsePolicy::Status),
 ];
-const ON_STALE: &[(&str, OnStale)] = &[("unknown", OnStale::Unknown), ("resume", OnStale::Resume)];
+const ON_STALE: &[(&str, OnStale)] =
+    &[("unknown", OnStale::Unknown), ("reconcile", OnStale::Reconcile), ("resume", OnStale::Resume)];
 const AFTER_EXPIRY: &[(&str, AfterExpiry)] = &[("reject", AfterExpiry::Reject), ("new", AfterExpiry::New)];
 const KEY_TIME: &[(&str, KeyTime)] =
     &[("uuidv7", KeyTime::Uuidv7), ("ulid", KeyTime::Ulid), ("off", KeyTime::Off)];
@@ -61,6 +63,12 @@ pub(super) fn apply(table: &Table<'_>, contract: &mut Contract) {
     set(&mut contract.retry_failed, table.table("retry_failed").map(|table| retry_failed(&table)));
     set(&mut contract.retention, table.text("retention", &RETENTION));
     set(&mut contract.after_expiry, table.choice("after_expiry", AFTER_EXPIRY));
+    if let Some(table) = table.table("reconcile") {
+        contract.reconcile = reconcile(&table).or(contract.reconcile.take());
+    }
+    if let Some(table) = table.table("authorize") {
+        contract.authorize = authorize(&table).or(contract.authorize.take());
+    }
     set(&mut contract.store_response, table.table("store_response").map(|table| store_response(&table)));
 }
 

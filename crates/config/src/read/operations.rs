@@ -1,7 +1,10 @@
 //! All operations together: `[defaults]`, each `[[operation]]`, and what cannot stand beside another.
 
+use std::time::Duration;
+
 use onefold_core::Contract;
 use onefold_core::contract::{ScopeSource, Severity};
+use onefold_core::reconcile::Fence;
 
 use super::document::Table;
 use super::gateway::required;
@@ -18,6 +21,7 @@ pub(super) fn read(
     server: &Server,
     claims: &Claims,
     paths: &Paths,
+    upstream_timeout: Duration,
 ) -> (Contract, Vec<Operation>) {
     let defaults_table = root.table("defaults");
     let defaults_table = defaults_table.as_ref();
@@ -34,6 +38,7 @@ pub(super) fn read(
         let place = Place { table: &table, defaults: defaults_table };
         check_contract(&contract, place);
         check_sources(&contract, place, server, claims);
+        check_window(&contract, place, upstream_timeout);
         if let Some(matcher) = &matcher {
             check_path_parts(&contract, matcher, place);
         }
@@ -51,6 +56,11 @@ pub(super) fn read(
         let place = Place { table, defaults: None };
         check_contract(&defaults, place);
         check_sources(&defaults, place, server, claims);
+        check_window(&defaults, place, upstream_timeout);
+        if let Some(value) = table.get("reconcile").filter(|_| root.get("operation").is_none()) {
+            let message = "there is no [[operation]], so every path is an operation of its own, and one look-up cannot know them all; write an [[operation]]";
+            table.report.mistake(value.at, &value.field, message);
+        }
     }
     (defaults, read.into_iter().map(|(_, operation)| operation).collect())
 }
@@ -117,6 +127,19 @@ fn check_sources(contract: &Contract, place: Place<'_>, server: &Server, claims:
     if let Some(message) = needs {
         let (at, field) = place.of("scope");
         report.mistake(at, &field, message);
+    }
+}
+
+/// An answer may take as long as the upstream's time-out, so what was sent is not settled sooner.
+fn check_window(contract: &Contract, place: Place<'_>, upstream_timeout: Duration) {
+    let fence = contract.reconcile.as_ref().and_then(|look_up| look_up.fence);
+    let Some(Fence::Settled { window }) = fence else { return };
+    if window < upstream_timeout {
+        let (at, field) = place.of("reconcile");
+        let message = format!(
+            "the window, {window:?}, is shorter than upstream.timeout, {upstream_timeout:?}: by that the upstream may still be at work on the request"
+        );
+        place.table.report.mistake(at, &field, message);
     }
 }
 

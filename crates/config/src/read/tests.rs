@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use onefold_core::Contract;
 use onefold_core::contract::{
-    BodyRule, FingerprintRule, KeyRule, Meaning, Remember, Retention, RetryFailed, ScopeSource,
-    StatusPattern, StoreResponse, WhileRunning,
+    Authorize, BodyRule, FingerprintRule, KeyRule, LookUp, Meaning, OnStale, Remember, Retention,
+    RetryFailed, ScopeSource, StatusPattern, StoreResponse, WhileRunning,
 };
+use onefold_core::reconcile::Fence;
 use onefold_core::retry::Backoff;
 use proptest::prelude::*;
 
@@ -95,6 +96,14 @@ fn the_example_means_what_it_says() {
         drop_headers: vec!["X-Trace".into()],
         ..StoreResponse::default()
     };
+    order.authorize =
+        Some(Authorize { url: "http://127.0.0.1:3000/auth".into(), timeout: Duration::from_secs(5) });
+    order.reconcile = Some(LookUp {
+        get: "http://127.0.0.1:3000/orders?key={{key}}".parse().unwrap(),
+        happened: vec![StatusPattern::Exactly(200)],
+        did_not_happen: vec![StatusPattern::Exactly(404)],
+        fence: Some(Fence::Settled { window: Duration::from_secs(30) }),
+    });
     let [create, ship] = &settings.operations[..] else { panic!("two operations") };
     assert_eq!(create.contract, order);
     assert_eq!((create.matcher.method.as_str(), create.matcher.path.to_string()), ("POST", "/orders".into()));
@@ -156,6 +165,14 @@ fn every_spelling_of_a_setting_is_read() {
         (remember.meaning(503, true), remember.meaning(500, false)),
         (Meaning::Final, Meaning::NotDone)
     );
+    let asks = contract(
+        "on_stale = \"reconcile\"\nauthorize = { url = \"https://auth/x?y\" }\n\
+         reconcile = { get = \"http://h/{{downstream_key}}\", happened = [\"2xx\", \"302\"], did_not_happen = [\"404\", \"410\"], fence = \"same_key\" }",
+    );
+    assert_eq!(asks.authorize.map(|a| a.timeout), Some(Duration::from_secs(5)));
+    let look_up = asks.reconcile.unwrap();
+    assert_eq!((look_up.happened.len(), look_up.did_not_happen.len()), (2, 2));
+    assert_eq!((look_up.fence, asks.on_stale), (Some(Fence::SameKey), OnStale::Reconcile));
     let tls =
         parse(&format!("{UPSTREAM}[server.tls]\ncert = \"c.pem\"\nkey = \"k.pem\"\n")).unwrap().server.tls;
     assert_eq!(tls, Some(TlsFiles { cert: "c.pem".into(), key: "k.pem".into() }));

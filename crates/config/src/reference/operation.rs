@@ -113,9 +113,9 @@ pub(super) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "on_stale",
-        value: "`\"unknown\"`, `\"resume\"`",
+        value: "`\"unknown\"`, `\"reconcile\"`, `\"resume\"`",
         default: Is("\"unknown\""),
-        says: "What follows a lease that ended without an outcome: it is unknown, or the request is repeated under the same downstream key.",
+        says: "What follows a lease that ended without an outcome: it is unknown until a person, or `reconcile`, settles it; or the request is repeated under the same downstream key.",
     },
     Setting {
         name: "lease",
@@ -188,5 +188,47 @@ pub(super) const SETTINGS: &[Setting] = &[
         value: "list of header names",
         default: Is("[]"),
         says: "Headers that are not kept.",
+    },
+    Setting {
+        name: "authorize.url",
+        value: "URL",
+        default: Means("nobody is asked"),
+        says: "Asked by GET, with the caller's `Authorization` and `Cookie` and with `X-Original-Method` and `X-Original-URI`, before a stored answer is given: 2xx gives it, 401 and 403 are passed on, anything else is 503.",
+    },
+    Setting {
+        name: "authorize.timeout",
+        value: "duration above `0s`",
+        default: Means("`\"5s\"`"),
+        says: "How long its answer may take.",
+    },
+    Setting {
+        name: "reconcile.get",
+        value: "URL with `{{key}}`, `{{operation_id}}` or `{{downstream_key}}` after its host",
+        default: Means("nobody is asked"),
+        says: "Asked by GET what became of an attempt whose outcome is unknown. What neither of the next two names is inconclusive.",
+    },
+    Setting {
+        name: "reconcile.happened",
+        value: "status (`\"200\"`) or class (`\"2xx\"`), or a list of them",
+        default: Means("required with `get`"),
+        says: "Answers that say that it happened; a status beats its class.",
+    },
+    Setting {
+        name: "reconcile.did_not_happen",
+        value: "the same",
+        default: Means("none"),
+        says: "Answers that say that it did not happen so far.",
+    },
+    Setting {
+        name: "reconcile.fence",
+        value: "`\"tombstoned\"`, `\"same_key\"`, `\"settled\"`",
+        default: Means("none: then a person frees the key"),
+        says: "Why the request cannot take effect after such an answer: it will be refused, it is one with a retry under the same key, or it has arrived by the end of the window.",
+    },
+    Setting {
+        name: "reconcile.window",
+        value: "duration, at least `upstream.timeout`",
+        default: Means("required with `fence = \"settled\"`"),
+        says: "How long after it was sent a request has certainly been worked off.",
     },
 ];

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use super::{AfterExpiry, Contract, DURATION_MIN, ForwardKey, OnStale, Retention, ScopeSource, StoreMode};
+use super::{
+    AfterExpiry, Contract, DURATION_MIN, ForwardKey, LookUp, OnStale, Retention, ScopeSource, StoreMode,
+    Variable,
+};
+use crate::reconcile::Fence;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +62,18 @@ impl Contract {
                 "\"resume\" repeats the request, so the upstream must get the key: set forward_key to \"same\" or \"derived\"".into(),
             );
         }
+        if self.on_stale == OnStale::Reconcile && self.reconcile.is_none() {
+            add(
+                Severity::Refused,
+                "on_stale",
+                "\"reconcile\" needs somebody to ask: name it in reconcile".into(),
+            );
+        }
+        if let Some(look_up) = &self.reconcile {
+            for (severity, message) in self.check_look_up(look_up) {
+                add(severity, "reconcile", message.into());
+            }
+        }
         match self.retention {
             Retention::For(retention) if retention < DURATION_MIN => {
                 add(Severity::Refused, "retention", "the smallest retention is 1s".into());
@@ -88,6 +104,42 @@ impl Contract {
             );
         }
         found.sort_by_key(|f| std::cmp::Reverse(f.severity));
+        found
+    }
+
+    fn check_look_up(&self, look_up: &LookUp) -> Vec<(Severity, &'static str)> {
+        let mut found = Vec::new();
+        if self.on_stale == OnStale::Resume {
+            found.push((
+                Severity::Warning,
+                "under on_stale = \"resume\" the next request is sent on, so nobody is asked but after a release",
+            ));
+        }
+        let no_key = self.forward_key == ForwardKey::None;
+        if look_up.get.variables().next().is_none() {
+            found.push((
+                Severity::Refused,
+                "the look-up asks the same for every operation: write {{key}}, {{operation_id}} or {{downstream_key}} into its URL",
+            ));
+        }
+        if no_key && look_up.get.variables().any(|v| v == Variable::DownstreamKey) {
+            found.push((
+                Severity::Refused,
+                "{{downstream_key}} is the key that the upstream gets, and it gets none: set forward_key to \"same\" or \"derived\"",
+            ));
+        }
+        if no_key && look_up.fence == Some(Fence::SameKey) {
+            found.push((
+                Severity::Refused,
+                "the fence \"same_key\" repeats the request, so the upstream must get the key: set forward_key to \"same\" or \"derived\"",
+            ));
+        }
+        if !look_up.did_not_happen.is_empty() && look_up.fence.is_none() {
+            found.push((
+                Severity::Warning,
+                "without a fence a negative answer frees nothing, since the request may still arrive: a person has to settle it",
+            ));
+        }
         found
     }
 }
@@ -121,6 +173,32 @@ mod tests {
             c.forward_key = ForwardKey::None;
         };
         assert_eq!(refused(resume_without_key), ["on_stale"]);
+        assert_eq!(refused(|c| c.on_stale = OnStale::Reconcile), ["on_stale"]);
+        assert_eq!(refused(|c| c.reconcile = Some(look_up("http://h/orders", None))), ["reconcile"]);
+        for (url, fence) in
+            [("http://h/{{downstream_key}}", None), ("http://h/{{key}}", Some(Fence::SameKey))]
+        {
+            let keyless = |c: &mut Contract| {
+                c.reconcile = Some(look_up(url, fence));
+                c.forward_key = ForwardKey::None;
+            };
+            assert_eq!(refused(keyless), ["reconcile"], "{url}");
+        }
+    }
+
+    fn look_up(url: &str, fence: Option<Fence>) -> LookUp {
+        let status = |status| vec![crate::contract::StatusPattern::Exactly(status)];
+        LookUp { get: url.parse().unwrap(), happened: status(200), did_not_happen: status(404), fence }
+    }
+
+    #[test]
+    fn negative_answer_without_a_fence_is_a_warning() {
+        let mut contract = Contract::new("CreateOrder", "one order for each key");
+        contract.reconcile = Some(look_up("http://h/{{key}}", None));
+        let found: Vec<_> = contract.check().iter().map(|f| (f.severity, f.setting)).collect();
+        assert_eq!(found, [(Severity::Warning, "reconcile")]);
+        contract.reconcile = Some(look_up("http://h/{{key}}", Some(Fence::Tombstoned)));
+        assert_eq!(contract.check(), []);
     }
 
     #[test]

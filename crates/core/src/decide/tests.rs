@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::contract::{RETENTION, Retention};
-use crate::{Counters, FingerprintBuilder, IdentityKey, Kept, Key, OperationId, Scope};
+use crate::{Counters, FingerprintBuilder, IdentityKey, Kept, Key, OperationId, Reconciliation, Scope};
 
 const NOW: StoreTime = StoreTime(1_000_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -29,6 +29,7 @@ fn record(state: State, lease: Lease, attempt: u32, expires_at: Option<StoreTime
         owner: "me".into(),
         lease,
         on_stale: OnStale::Unknown,
+        reconciliation: Reconciliation::Open,
         resource: None,
         kept: Kept::Nothing,
         created_at: StoreTime(1),
@@ -64,6 +65,15 @@ fn expected(record: &Record, same: bool, key_time: Option<StoreTime>, c: &Contra
     match (record.state, record.lease, c.on_stale) {
         (State::Received, ..) => Decision::Pending,
         (State::Succeeded | State::Rejected, ..) => Decision::Replay,
+        (State::OutcomeUnknown, ..)
+            if record.reconciliation == Reconciliation::MayRetry && c.forward_key != ForwardKey::None =>
+        {
+            if last {
+                Decision::NeedsOperator
+            } else {
+                Decision::TakeOver { attempt: record.attempt + 1 }
+            }
+        }
         (State::OutcomeUnknown, ..) => Decision::Unknown,
         (State::Failed, ..) if last => Decision::Exhausted,
         (State::Failed, ..) => Decision::Begin,
@@ -71,6 +81,7 @@ fn expected(record: &Record, same: bool, key_time: Option<StoreTime>, c: &Contra
             Decision::Busy { retry_after: left.min(Duration::from_secs(30)).max(Duration::from_secs(1)) }
         }
         (State::Processing, _, OnStale::Unknown) => Decision::Unknown,
+        (State::Processing, _, OnStale::Reconcile) => Decision::Reconcile,
         (State::Processing, _, OnStale::Resume) if last => Decision::NeedsOperator,
         (State::Processing, _, OnStale::Resume) => Decision::TakeOver { attempt: record.attempt + 1 },
     }
@@ -89,14 +100,14 @@ fn every_row_of_the_table_is_as_the_semantics_say() {
                 for attempt in [1, 3] {
                     for contract in contracts() {
                         for key_time in key_times {
-                            for same in [true, false] {
-                                let record = record(state, lease, attempt, end);
+                            for (same, reconciliation) in verdicts() {
+                                let record = Record { reconciliation, ..record(state, lease, attempt, end) };
                                 let asked = print(if same { "a" } else { "b" });
                                 let request = Request { fingerprint: &asked, key_time };
                                 assert_eq!(
                                     decide(Some(&record), &request, &contract, NOW),
                                     expected(&record, same, key_time, &contract),
-                                    "{state} {lease:?} ends {end:?} attempt {attempt} key {key_time:?} same {same} {contract:?}",
+                                    "{state} {lease:?} ends {end:?} attempt {attempt} key {key_time:?} same {same} {reconciliation:?} {contract:?}",
                                 );
                                 rows += 1;
                             }
@@ -106,17 +117,29 @@ fn every_row_of_the_table_is_as_the_semantics_say() {
             }
         }
     }
-    assert_eq!(rows, 6 * 4 * 5 * 2 * 16 * 4 * 2, "a dimension of the table went missing");
+    assert_eq!(rows, 6 * 4 * 5 * 2 * 32 * 4 * 6, "a dimension of the table went missing");
+}
+
+fn verdicts() -> impl Iterator<Item = (bool, Reconciliation)> {
+    use Reconciliation as R;
+    let all = [R::Open, R::MayRetry, R::Escalated];
+    all.into_iter().flat_map(|verdict| [(true, verdict), (false, verdict)])
 }
 
 fn contracts() -> Vec<Contract> {
     let mut all = Vec::new();
-    for on_stale in [OnStale::Unknown, OnStale::Resume] {
+    for (on_stale, forward_key) in [
+        (OnStale::Unknown, ForwardKey::Same),
+        (OnStale::Unknown, ForwardKey::None),
+        (OnStale::Reconcile, ForwardKey::Same),
+        (OnStale::Resume, ForwardKey::Derived),
+    ] {
         for after_expiry in [AfterExpiry::Reject, AfterExpiry::New] {
             for retention in [Retention::For(RETENTION), Retention::Forever] {
                 for max_attempts in [0, 3] {
                     let mut c = Contract::new("op", "one");
                     c.on_stale = on_stale;
+                    c.forward_key = forward_key;
                     c.after_expiry = after_expiry;
                     c.retention = retention;
                     c.max_attempts = max_attempts;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onefold_core::{Counters, Lease, Record, State};
+use onefold_core::{Counters, Lease, Reconciliation, Record, State};
 use onefold_store::{Advance, Also, AtomicStore, Atomically, Ended, Entry, Finish, Start, StepStore};
 
 use crate::fixture::{RETENTION, START, begin, fingerprint};
@@ -56,6 +56,7 @@ pub async fn record_keeps_everything_it_was_given<S: AtomicStore + StepStore>(f:
         completed_at: Some(START),
         expires_at: Some(START.plus(RETENTION)),
         counters: Counters::default(),
+        reconciliation: Reconciliation::default(),
     };
     f.enter_new("k", &does()).await;
     assert_eq!(f.record(f.id("k")).await, expected);

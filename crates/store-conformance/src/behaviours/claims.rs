@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onefold_core::{Counters, Kept, Lease, OperationId, Record, State, StoreTime};
+use onefold_core::{Counters, Kept, Lease, OperationId, Reconciliation, Record, State, StoreTime};
 use onefold_store::{Claim, Claimed};
 
 use crate::fixture::{Fixture, LEASE, START, answer, fingerprint};
@@ -75,6 +75,7 @@ pub async fn claim_keeps_everything_it_was_given(f: Fixture) {
         owner: claim.owner.clone(),
         lease: Lease::Alive(LEASE),
         on_stale: claim.promise.on_stale,
+        reconciliation: Reconciliation::Open,
         resource: None,
         kept: Kept::Nothing,
         created_at: START,

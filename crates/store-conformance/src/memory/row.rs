@@ -1,8 +1,10 @@
 //! One record of the memory store, and what transitions do to it.
 
 use onefold_core::contract::{OnStale, Retention};
-use onefold_core::{Counters, Event, Kept, Lease, Record, Scope, State, StoreTime};
-use onefold_store::{Advance, Also, Claim, FinishedStep, Judge, Moment, Promise, Query, Step, StoredLease};
+use onefold_core::{Counters, Event, Kept, Lease, Reconciliation, Record, Scope, State, StoreTime};
+use onefold_store::{
+    Advance, Also, Claim, FinishedStep, Judge, Moment, ProbeTurn, Promise, Query, Step, StoredLease,
+};
 
 /// A record with what is not shown of it.
 #[derive(Debug)]
@@ -11,10 +13,21 @@ pub(super) struct Row {
     /// Its lease is judged when it is read.
     pub(super) record: Record,
     leased_at: StoreTime,
-    pub(super) lease_until: StoreTime,
+    lease_until: StoreTime,
+    /// When the outcome became unknown.
+    pub(super) ended_at: StoreTime,
+    pub(super) probing: Probing,
     promise: Promise,
     pub(super) events: Vec<Event>,
     pub(super) steps: Vec<FinishedStep>,
+}
+
+/// The probes of the latest attempt.
+#[derive(Debug, Default)]
+pub(super) struct Probing {
+    pub(super) due_at: StoreTime,
+    probes: u32,
+    negative_since: Option<StoreTime>,
 }
 
 impl Row {
@@ -32,6 +45,7 @@ impl Row {
             owner: claim.owner,
             lease: Lease::None,
             on_stale: claim.promise.on_stale,
+            reconciliation: Reconciliation::Open,
             resource: None,
             kept: Kept::Nothing,
             created_at: now,
@@ -41,12 +55,15 @@ impl Row {
             counters: Counters::default(),
         };
         let lease_until = now.plus(claim.lease);
+        let (promise, probing) = (claim.promise, Probing::default());
         Row {
             seq,
             record,
             leased_at: now,
             lease_until,
-            promise: claim.promise,
+            ended_at: now,
+            probing,
+            promise,
             events: Vec::new(),
             steps: Vec::new(),
         }
@@ -68,16 +85,21 @@ impl Row {
     }
 
     pub(super) fn is_lost(&self, judge: &Judge, moment: Moment) -> bool {
-        self.record.on_stale == OnStale::Unknown && self.lease(judge, moment) == Lease::Over
+        self.record.on_stale != OnStale::Resume && self.lease(judge, moment) == Lease::Over
     }
 
     pub(super) fn is_at(&self, advance: &Advance, judge: &Judge, moment: Moment) -> bool {
         let needs_lease = matches!(advance.step, Step::Renew { .. } | Step::Lapse);
+        let probed = matches!(advance.step, Step::Probed { .. });
+        let reconciled = advance.start.also == Also::OrReconciled
+            && self.record.reconciliation == Reconciliation::Settled
+            && !self.record.is_expired(moment.time);
         advance.start.attempt == self.record.attempt
-            && advance.start.states.contains(&self.record.state)
+            && (advance.start.states.contains(&self.record.state) || reconciled)
             && (!needs_lease || self.record.state == State::Processing)
+            && (!probed || self.record.state == State::OutcomeUnknown)
             && match advance.start.also {
-                Also::Nothing => true,
+                Also::Nothing | Also::OrReconciled => true,
                 Also::LeaseOver => !self.lease(judge, moment).is_alive(),
                 Also::Expired => self.record.is_expired(moment.time),
             }
@@ -115,13 +137,25 @@ impl Row {
                 record.fingerprint = Some(fingerprint);
                 record.ignored = ignored;
                 record.on_stale = promise.on_stale;
+                record.reconciliation = Reconciliation::Open;
                 (record.completed_at, record.expires_at) = (None, None);
                 (record.kept, record.resource) = (Kept::Nothing, None);
                 self.promise = promise;
                 (self.leased_at, self.lease_until) = (now, now.plus(lease));
             }
             Step::Renew { lease } => (self.leased_at, self.lease_until) = (now, now.plus(lease)),
+            Step::Reconcile { state, kept, resource } => {
+                self.step(Step::Settle { state, kept, resource }, now);
+                self.record.reconciliation = Reconciliation::Settled;
+            }
+            Step::Probed { after, negative, reconciliation } => {
+                self.record.reconciliation = reconciliation;
+                self.probing.due_at = now.plus(after);
+                let first = self.probing.negative_since.or(negative.then_some(now));
+                self.probing.negative_since = first;
+            }
             Step::Settle { state, kept, resource } => {
+                self.record.reconciliation = Reconciliation::Open;
                 self.record.state = state;
                 self.record.kept = kept;
                 self.record.resource = resource;
@@ -133,9 +167,30 @@ impl Row {
             }
             Step::LoseOutcome => {
                 self.record.state = State::OutcomeUnknown;
-                self.lease_until = now;
+                self.record.reconciliation = Reconciliation::Open;
+                (self.lease_until, self.ended_at) = (now, now);
+                self.probing = Probing { due_at: now, ..Probing::default() };
             }
             Step::Lapse => (self.leased_at, self.lease_until) = (now, now),
+        }
+    }
+
+    pub(super) fn probe_is_due(&self, now: StoreTime) -> bool {
+        self.record.state == State::OutcomeUnknown
+            && self.record.reconciliation == Reconciliation::Open
+            && self.probing.due_at <= now
+    }
+
+    /// Gives the turn to probe.
+    pub(super) fn probed_by(&mut self, now: StoreTime, turn: std::time::Duration) -> ProbeTurn {
+        self.probing.probes += 1;
+        self.probing.due_at = now.plus(turn);
+        ProbeTurn {
+            now,
+            record: self.record.clone(),
+            probe: self.probing.probes,
+            unknown_since: self.ended_at,
+            negative_since: self.probing.negative_since,
         }
     }
 

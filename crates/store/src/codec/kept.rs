@@ -16,12 +16,13 @@ const NOT_KEPT: u8 = 3;
 const VALUE: u8 = 4;
 
 /// Reasons by their stored number. A number is never given twice.
-const REASONS: [(u8, NotKept); 5] = [
+const REASONS: [(u8, NotKept); 6] = [
     (0, NotKept::TooBig),
     (1, NotKept::Cut),
     (2, NotKept::ByContract),
     (3, NotKept::Settled),
     (4, NotKept::NotStored),
+    (5, NotKept::Reconciled),
 ];
 
 /// How long the stored form is, in bytes.

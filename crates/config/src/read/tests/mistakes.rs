@@ -84,12 +84,12 @@ fn what_is_no_setting_is_told_with_the_nearest_and_with_all_that_are() {
 #[test]
 fn what_a_later_release_reads_is_not_called_unknown() {
     assert_mistakes(
-        "[admin]\ntokens_file = \"x\"\n[[inbox]]\nsource = \"stripe\"\n[defaults]\nsubject = \"/a\"\non_stale = \"reconcile\"\n",
+        "[admin]\ntokens_file = \"x\"\n[[inbox]]\nsource = \"stripe\"\n[defaults]\nsubject = \"/a\"\non_stale = \"reconcil\"\n",
         &[
             "3: admin: not available in this release",
             "5: inbox: not available in this release",
             "8: defaults.subject: not available in this release",
-            "9: defaults.on_stale: \"reconcile\" is not available in this release; allowed: \"unknown\", \"resume\"",
+            "9: defaults.on_stale: \"reconcil\" is not allowed; allowed: \"unknown\", \"reconcile\", \"resume\"",
         ],
     );
     assert_mistakes(
@@ -120,7 +120,7 @@ fn an_upstream_is_required_and_is_not_the_gateway() {
     );
     assert_eq!(
         parse("[upstream]\nurl = \"http://me:hunter2@h\"").unwrap_err(),
-        "onefold.toml:2: upstream.url: an upstream has no user or password; write http or https, a host and perhaps \
+        "onefold.toml:2: upstream.url: a URL here has no user or password; write http or https, a host and perhaps \
          a path, such as http://127.0.0.1:3000"
     );
     let itself =

@@ -10,7 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, IdentityKey, OperationId};
 use onefold_store::{
-    Advance, Advanced, Claim, Claimed, OperationStore, Page, Query, Read, Step, StoreError, Survey, Swept,
+    Advance, Advanced, Claim, Claimed, OperationStore, Page, ProbeTurn, Query, Read, Step, StoreError,
+    Survey, Swept, TakeProbes,
 };
 use parking_lot::Mutex;
 use tokio::time::sleep;
@@ -24,6 +25,7 @@ pub enum Asked {
     Renew,
     Settle,
     Lose,
+    Verdict,
     Count,
 }
 
@@ -129,6 +131,7 @@ impl OperationStore for Flaky {
             Step::Renew { .. } => Asked::Renew,
             Step::Settle { .. } => Asked::Settle,
             Step::LoseOutcome | Step::Lapse => Asked::Lose,
+            Step::Reconcile { .. } | Step::Probed { .. } => Asked::Verdict,
         };
         self.meet(asked, self.behind.advance(advance)).await
     }
@@ -147,6 +150,10 @@ impl OperationStore for Flaky {
 
     async fn lose_stale(&self, limit: u32) -> Result<u64, StoreError> {
         self.behind.lose_stale(limit).await
+    }
+
+    async fn take_probes(&self, take: TakeProbes) -> Result<Vec<ProbeTurn>, StoreError> {
+        self.behind.take_probes(take).await
     }
 
     async fn sweep(&self, limit: u32) -> Result<Swept, StoreError> {

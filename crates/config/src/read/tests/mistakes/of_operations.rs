@@ -30,10 +30,7 @@ fn a_wrong_value_is_told_with_what_is_allowed() {
             r#"after_expiry = 1979-05-27"#,
             r#"after_expiry: 1979-05-27 is not allowed; allowed: "reject", "new""#,
         ),
-        (
-            r#"on_stale = "reconcile""#,
-            r#"on_stale: "reconcile" is not available in this release; allowed: "unknown", "resume""#,
-        ),
+        (r#"on_stale = "reconcile""#, r#"on_stale: "reconcile" needs somebody to ask: name it in reconcile"#),
         (
             r#"max_attempts = 4294967296"#,
             "max_attempts: 4294967296 is not a number that is allowed; write one from 0 to 4294967295 without quotes",
@@ -45,9 +42,8 @@ fn a_wrong_value_is_told_with_what_is_allowed() {
             r#"remember: "final" is not a table; write one such as { "5xx" = "unknown" }"#,
         ),
         (r#"subject = "/a""#, "subject: not available in this release"),
-        (r#"authorize = {}"#, "authorize: not available in this release"),
+        (r#"authorize = {}"#, r#"authorize.url: required; write url = "http://127.0.0.1:3000/auth""#),
         (r#"audit_replays = true"#, "audit_replays: not available in this release"),
-        (r#"reconcile = {}"#, "reconcile: not available in this release"),
         (
             r#"scope = "credential""#,
             r#"scope: "credential" is not a list; write ["…"], each of them a part of a scope: credential, cookie:NAME, header:NAME, claim:NAME, path:NAME or shared"#,
@@ -56,7 +52,7 @@ fn a_wrong_value_is_told_with_what_is_allowed() {
             r#"leese = "30s""#,
             "leese: unknown setting; did you mean lease? Allowed: name, match, boundary, scope, forward_key, key, \
              fingerprint, while_running, response, on_stale, lease, remember, max_attempts, retry_failed, retention, \
-             key_time, after_expiry, store_response",
+             key_time, after_expiry, store_response, authorize, reconcile",
         ),
     ] {
         assert_mistake(setting, &[mistake]);
@@ -232,7 +228,7 @@ boundary = "b"
             "4: defaults.lease: the smallest lease is 1s",
             "5: defaults.name: unknown setting; allowed: boundary, scope, forward_key, key, fingerprint, while_running, \
              response, on_stale, lease, remember, max_attempts, retry_failed, retention, key_time, after_expiry, \
-             store_response",
+             store_response, authorize, reconcile",
             "6: defaults.scope: path:shop is no named segment of /a; it names none",
             "7: defaults.key.headr: unknown setting; did you mean header? Allowed: header, body, required, syntax",
         ],
@@ -243,4 +239,61 @@ boundary = "b"
             "4: defaults.scope: header:X-Tenant comes from trusted proxies only, and there is none; name them in server.trusted_proxies",
         ],
     );
+}
+
+#[test]
+fn every_mistake_of_a_look_up_is_told() {
+    let get = r#"get = "http://h/{{key}}""#;
+    let cases: &[(String, &[&str])] = &[
+        (
+            "{}".into(),
+            &[
+                r#"reconcile.get: required; write get = "http://127.0.0.1:3000/orders?key={{key}}""#,
+                r#"reconcile.happened: required; write happened = "200""#,
+            ],
+        ),
+        (
+            r#"{ get = "http://h/{{id}}", happened = "20", did_not_happen = 404 }"#.into(),
+            &[
+                "reconcile.did_not_happen: 404 is not a status; write, in quotes, a number from 200 to 599, or a class: 2xx, 3xx, 4xx, 5xx",
+                "reconcile.get: there is no such variable; allowed: {{key}}, {{operation_id}}, {{downstream_key}}; write one such as http://127.0.0.1:3000/orders?key={{key}}",
+                r#"reconcile.happened: "20" is not a status; write a number from 200 to 599, or a class: 2xx, 3xx, 4xx, 5xx"#,
+            ],
+        ),
+        (
+            format!(r#"{{ {get}, happened = "200", did_not_happen = "404", fence = "settled" }}"#),
+            &[r#"reconcile.window: required by the fence "settled"; write window = "30s""#],
+        ),
+        (
+            format!(
+                r#"{{ {get}, happened = "200", did_not_happen = "404", fence = "same_key", window = "30s" }}"#
+            ),
+            &[r#"reconcile.window: only the fence "settled" has a window"#],
+        ),
+        (
+            format!(r#"{{ {get}, happened = "200", fence = "tombstoned" }}"#),
+            &["reconcile.fence: no answer says that it did not happen; name one in did_not_happen"],
+        ),
+        (
+            format!(r#"{{ {get}, happened = "4xx", did_not_happen = ["404", "4xx"] }}"#),
+            &["reconcile.did_not_happen: 4xx stands in happened too; one status says one thing"],
+        ),
+        (
+            format!(
+                r#"{{ {get}, happened = "200", did_not_happen = "404", fence = "settled", window = "29s" }}"#
+            ),
+            &[
+                "reconcile: the window, 29s, is shorter than upstream.timeout, 30s: by that the upstream may still be at work on the request",
+            ],
+        ),
+        (
+            r#"{ get = "http://h/orders", happened = "200" }"#.into(),
+            &[
+                "reconcile: the look-up asks the same for every operation: write {{key}}, {{operation_id}} or {{downstream_key}} into its URL",
+            ],
+        ),
+    ];
+    for (setting, mistakes) in cases {
+        assert_mistake(&format!("reconcile = {setting}"), mistakes);
+    }
 }
