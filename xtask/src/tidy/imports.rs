@@ -19,6 +19,7 @@ const LIBRARIES: &[&str] = &[
     "gateway",
     "api",
     "config",
+    "client",
 ];
 
 /// Each package, without its prefix, and what it may depend on.
@@ -33,6 +34,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("gateway", &["engine", "http", "core", "canon"]),
     ("api", &["engine", "http", "config", "store", "core"]),
     ("config", &["core", "canon"]),
+    ("client", &["core"]),
     ("cli", LIBRARIES),
     ("testkit", &[]),
     ("e2e", &["testkit"]),
