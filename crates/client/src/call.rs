@@ -230,6 +230,8 @@ impl Call {
         let Reading { means, retry_after, poll, safe_to_use_new_key, .. } = reading;
         self.said = Said { retry_after, safe_to_use_new_key };
         self.running = means == Means::InProgress;
+        // Whoever warns of a new key knows of an attempt that may have had its effect.
+        self.doubt |= safe_to_use_new_key == Some(false);
         self.page = poll.filter(|_| self.repeat == Repeat::ByKey);
         match means {
             Means::Succeeded => Next::End(self.ended(Verdict::Succeeded, Stopped::Final)),

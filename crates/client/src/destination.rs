@@ -211,8 +211,8 @@ impl Inner {
     }
 }
 
-/// Scheme, host and port of a URI, as destinations are named.
-pub(crate) fn origin(uri: &http::Uri) -> String {
+/// Scheme, host and port of a URI, as destinations are named: without credentials, path and default port.
+pub fn origin(uri: &http::Uri) -> String {
     let scheme = uri.scheme_str().unwrap_or("http").to_ascii_lowercase();
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     // What stands before an @ is a credential.

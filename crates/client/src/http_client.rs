@@ -4,24 +4,25 @@
 //! cannot be sent a second time (a stream) is refused. Answers are read whole before they are handed on, since only a
 //! whole answer ends an operation.
 
+mod attempt;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, header};
-use reqwest::{Request, Response, Url};
+use http::{HeaderValue, Method, header};
+use reqwest::Request;
 use rustls_platform_verifier::BuilderVerifierExt;
 use tokio_rustls::rustls;
 
-use crate::answer::{Answer, Ended};
+use crate::answer::Ended;
 use crate::call::Call;
 use crate::destination::{Destinations, origin};
-use crate::drive::{NoAnswer, Progress, Transport, drive};
+use crate::drive::{Progress, drive};
 use crate::intentions::{IntentionError, Intentions};
 use crate::key::OperationKey;
-use crate::limits::ANSWER_BYTES_MAX;
 use crate::policy::{Policy, Repeat};
 use crate::profile::{Carrier, DoesNotFit, Profile};
+use attempt::Attempt;
 
 /// How long a connection may take to be made: a host that is there answers within.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -241,8 +242,8 @@ impl Client {
     }
 
     async fn drive(&self, mut attempt: Attempt, has_key: bool) -> Ended {
-        let call = Call::new(self.0.policy, Repeat::of(&attempt.method, has_key));
-        let uri = attempt.url.as_str().parse().unwrap_or_default();
+        let call = Call::new(self.0.policy, Repeat::of(attempt.method(), has_key));
+        let uri = attempt.url().as_str().parse().unwrap_or_default();
         let destination = self.0.destinations.of(&origin(&uri));
         let watch = |progress| {
             if let Some(watch) = &self.0.watch {
@@ -267,13 +268,7 @@ impl Client {
             Some(Carrier::Header { name, .. }) => Some(name.clone()),
             _ => None,
         };
-        Attempt {
-            http: self.0.http.clone(),
-            method: request.method().clone(),
-            url: request.url().clone(),
-            page_headers: page_headers(request.headers(), carrier),
-            request: Some(request),
-        }
+        Attempt::new(self.0.http.clone(), request, carrier)
     }
 }
 
@@ -332,97 +327,6 @@ fn with_member(body: &[u8], member: &str, value: &str) -> Option<Vec<u8>> {
     Some(whole)
 }
 
-/// What a page is asked with: the request's credentials, and nothing that speaks of the request itself.
-fn page_headers(of_request: &HeaderMap, carrier: Option<http::HeaderName>) -> HeaderMap {
-    let about_the_request = [
-        header::CONTENT_TYPE,
-        header::CONTENT_LENGTH,
-        header::CONTENT_ENCODING,
-        header::TRANSFER_ENCODING,
-        header::ACCEPT,
-        header::RANGE,
-        header::IF_MATCH,
-        header::IF_NONE_MATCH,
-        header::IF_MODIFIED_SINCE,
-        header::IF_UNMODIFIED_SINCE,
-        header::EXPECT,
-    ];
-    let mut headers = of_request.clone();
-    for name in about_the_request.into_iter().chain(carrier) {
-        headers.remove(name);
-    }
-    headers
-}
-
-/// One request, and reqwest.
-struct Attempt {
-    http: reqwest::Client,
-    method: Method,
-    url: Url,
-    page_headers: HeaderMap,
-    /// Taken by the only attempt of a request that cannot be sent again.
-    request: Option<Request>,
-}
-
-impl Transport for Attempt {
-    async fn send(&mut self) -> Result<Answer, NoAnswer> {
-        let request = match self.request.as_ref().and_then(Request::try_clone) {
-            Some(again) => Some(again),
-            None => self.request.take(),
-        };
-        let Some(request) = request else {
-            return Err(NoAnswer::Lost("the body was a stream and is gone".into()));
-        };
-        let answer = match self.http.execute(request).await {
-            Ok(answer) => answer,
-            Err(error) if error.is_connect() || error.is_builder() => {
-                return Err(NoAnswer::NotSent(described(&error)));
-            }
-            Err(error) => return Err(NoAnswer::Lost(described(&error))),
-        };
-        read(answer).await.map_err(|error| NoAnswer::Lost(described(&error)))
-    }
-
-    async fn page(&mut self, path: &str) -> Option<Answer> {
-        let url = self.url.join(path).ok()?;
-        // The path came from the other side: credentials go to the host that the caller named, nowhere else.
-        if url.origin() != self.url.origin() {
-            return None;
-        }
-        let asked = self.http.get(url).headers(self.page_headers.clone()).send().await.ok()?;
-        read(asked).await.ok()
-    }
-}
-
-/// The whole answer, up to the limit.
-async fn read(mut answer: Response) -> Result<Answer, reqwest::Error> {
-    let (status, headers) = (answer.status(), answer.headers().clone());
-    let (mut body, mut is_cut) = (Vec::new(), false);
-    while let Some(chunk) = answer.chunk().await? {
-        let room = ANSWER_BYTES_MAX - body.len();
-        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if chunk.len() > room {
-            is_cut = true;
-            break;
-        }
-    }
-    Ok(Answer { status, headers, trailers: HeaderMap::new(), body: Bytes::from(body), is_cut })
-}
-
-/// The error and its causes, without the URL, which may hold a credential.
-fn described(error: &reqwest::Error) -> String {
-    let mut causes = Vec::new();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        causes.push(cause.to_string());
-        source = cause.source();
-    }
-    match causes.is_empty() {
-        true => "no answer".into(),
-        false => causes.join(": "),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,17 +345,5 @@ mod tests {
         for no_object in ["", "[]", "1", "{"] {
             assert_eq!(text(no_object), None, "{no_object}");
         }
-    }
-
-    #[test]
-    fn a_page_is_asked_with_credentials_and_without_what_is_about_the_request() {
-        let mut headers = HeaderMap::new();
-        for name in ["authorization", "x-tenant", "content-type", "idempotency-key", "if-match"] {
-            headers.insert(name, HeaderValue::from_static("x"));
-        }
-        let asked = page_headers(&headers, Some(http::HeaderName::from_static("idempotency-key")));
-        let mut names: Vec<_> = asked.keys().map(|name| name.as_str()).collect();
-        names.sort_unstable();
-        assert_eq!(names, ["authorization", "x-tenant"]);
     }
 }

@@ -82,7 +82,7 @@ pub use answer::{Answer, Ended, NotSettled};
 pub use budget::BudgetSettings;
 pub use call::{Call, End, Event, Next, Stopped, Verdict};
 pub use circuit::{CircuitSettings, CircuitState};
-pub use destination::{Destination, Destinations, Snapshot};
+pub use destination::{Destination, Destinations, Snapshot, origin};
 pub use downstream::{Downstream, Step};
 pub use drive::{NoAnswer, Progress, Transport, Until, Watch, drive};
 #[cfg(feature = "reqwest")]

@@ -90,3 +90,32 @@ impl Of {
 fn raise(counter: &Counter, to: u64) {
     counter.inc_by(to.saturating_sub(counter.get()));
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{BudgetSettings, CircuitSettings, Destinations};
+
+    #[tokio::test]
+    async fn budgets_and_circuits_are_seen_by_destination() {
+        let settings = BudgetSettings { reserve: 1, ..BudgetSettings::default() };
+        let circuit = CircuitSettings { failures: 1, ..CircuitSettings::default() };
+        let destinations = Destinations::new(settings, circuit);
+        let mut registry = prometheus_client::registry::Registry::default();
+        destinations.register(&mut registry);
+        let destination = destinations.of("https://api.example.com");
+        destination.admit().unwrap();
+        assert!(destination.take_retry() && !destination.take_retry());
+        destination.failed();
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            "onefold_client_attempts_total{destination=\"https://api.example.com\"} 1",
+            "onefold_client_retries_total{destination=\"https://api.example.com\"} 1",
+            "onefold_client_retries_refused_total{destination=\"https://api.example.com\"} 1",
+            "onefold_client_retry_budget{destination=\"https://api.example.com\"} 0",
+            "onefold_client_circuit_open{destination=\"https://api.example.com\"} 1",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+    }
+}

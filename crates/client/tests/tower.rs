@@ -127,11 +127,14 @@ async fn definite_no_of_a_grpc_service_is_handed_on() {
 
 type Outcome = Result<u16, std::io::ErrorKind>;
 
+/// The key and the body of a request.
+type Asked = (Option<String>, Bytes);
+
 /// A service that answers as told, and keeps what it was asked.
 #[derive(Clone, Default)]
 struct Scripted {
     outcomes: Arc<Mutex<Vec<Outcome>>>,
-    asked: Arc<Mutex<Vec<(Option<String>, Bytes)>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Scripted {
@@ -166,16 +169,9 @@ async fn through(
 ) -> Result<http::Response<onefold_client::OperationBody>, Box<dyn std::error::Error + Send + Sync>> {
     let mut request =
         http::Request::post("http://api.example/orders").body(Full::<Bytes>::from("book")).unwrap();
-    request.extensions_mut().extend(
-        key.into_iter()
-            .map(|key| {
-                let mut extensions = http::Extensions::new();
-                extensions.insert(key);
-                extensions
-            })
-            .next()
-            .unwrap_or_default(),
-    );
+    if let Some(key) = key {
+        request.extensions_mut().insert(key);
+    }
     layer("onefold", |bytes| bytes).layer(service.clone()).call(request).await
 }
 

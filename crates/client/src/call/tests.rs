@@ -186,6 +186,16 @@ fn what_the_answer_says_against_a_new_key_counts() {
     assert!(rejected(None) && rejected(Some(true)) && !rejected(Some(false)));
 }
 
+#[test]
+fn nothing_happened_now_is_not_nothing_happened_ever() {
+    let mut call = call(Repeat::ByKey);
+    let Event::Answer(mut reading) = answer(Means::NotDone) else { unreachable!() };
+    reading.safe_to_use_new_key = Some(false);
+    retries(&mut call, Event::Answer(reading.clone()));
+    retries(&mut call, answer(Means::NotDone));
+    ends(&mut call, answer(Means::NotDone), Verdict::OutcomeUnknown, Stopped::AttemptsSpent);
+}
+
 fn event() -> impl Strategy<Value = Event> {
     let means = prop::sample::select(vec![
         Means::Succeeded,

@@ -31,7 +31,7 @@ async fn fifty_clients_of_a_destination_that_fails_half_of_the_time_stay_within_
     server.responds(ROUTE, move |_| {
         let nth = served.fetch_add(1, Ordering::Relaxed);
         // No pattern that the order of the callers could hide.
-        let fails = nth.wrapping_mul(0x9e37_79b9_7f4a_7c15).count_ones() % 2 == 0;
+        let fails = nth.wrapping_mul(0x9e37_79b9_7f4a_7c15).count_ones().is_multiple_of(2);
         if fails { failure(nth) } else { Reply::count() }
     });
     let budget = BudgetSettings { share, window: Duration::from_secs(3600), ..BudgetSettings::default() };
