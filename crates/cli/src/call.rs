@@ -7,10 +7,13 @@ mod report;
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue, Method, header};
 use onefold_client::reqwest::Request;
-use onefold_client::{Client, Ended, OperationKey, Policy, Profile, Verdict};
+use onefold_client::{
+    BudgetSettings, CircuitSettings, Client, Destinations, Ended, OperationKey, Policy, Profile, Verdict,
+};
 
 use crate::args::{Call, Common, Output};
 use crate::exit::{self, Failure};
@@ -27,6 +30,7 @@ pub(crate) async fn run(common: &Common, call: Call) -> Result<ExitCode, Failure
     let method: Method = call.method.to_ascii_uppercase().parse().map_err(|e| usage("METHOD", &e))?;
     let key = key(&method, call.key.as_deref(), &profile)?;
     let client = Client::builder().profile(profile).policy(policy).watch(report.watch());
+    let client = client.destinations(one_operation(call.attempts));
     let client = client.build().map_err(|e| Failure::failed(e.to_string()))?;
     let request = request(&client, method, &call)?;
     report.key(key.as_ref());
@@ -38,6 +42,12 @@ pub(crate) async fn run(common: &Common, call: Call) -> Result<ExitCode, Failure
     report.ended(&ended, key.as_ref());
     hand_on(&ended, common.output)?;
     Ok(ExitCode::from(code(&ended)))
+}
+
+/// A process with one operation has nothing to share a budget with: its attempts are its bound.
+fn one_operation(attempts: u32) -> Arc<Destinations> {
+    let budget = BudgetSettings { reserve: attempts, ..BudgetSettings::default() };
+    Destinations::new(budget, CircuitSettings { failures: 0, ..CircuitSettings::default() })
 }
 
 fn profile(named: &str) -> Result<Profile, Failure> {

@@ -46,7 +46,7 @@ struct Inner {
 /// Makes a [`Client`].
 #[derive(Default)]
 pub struct ClientBuilder {
-    http: Option<reqwest::ClientBuilder>,
+    http: Option<Box<dyn FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder>>,
     profile: Option<Profile>,
     policy: Policy,
     destinations: Option<Arc<Destinations>>,
@@ -97,10 +97,14 @@ pub enum ClientError {
 }
 
 impl ClientBuilder {
-    /// reqwest's own settings (proxies, certificates, headers). Its retries and redirects are turned off.
+    /// reqwest's own settings (proxies, certificates, headers), on top of this crate's. Its retries and redirects stay
+    /// turned off.
     #[must_use]
-    pub fn http(mut self, http: reqwest::ClientBuilder) -> ClientBuilder {
-        self.http = Some(http);
+    pub fn http(
+        mut self,
+        change: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder + 'static,
+    ) -> ClientBuilder {
+        self.http = Some(Box::new(change));
         self
     }
 
@@ -144,13 +148,14 @@ impl ClientBuilder {
     /// # Errors
     /// The system's certificates cannot be had.
     pub fn build(self) -> Result<Client, ClientError> {
+        let tls = tls().map_err(|error| ClientError::Setup(error.into()))?;
+        let ours = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .connect_timeout(CONNECT_MAX)
+            .pool_idle_timeout(IDLE_MAX);
         let http = match self.http {
-            Some(http) => http,
-            None => {
-                let tls = tls().map_err(|error| ClientError::Setup(error.into()))?;
-                let builder = reqwest::Client::builder().tls_backend_preconfigured(tls);
-                builder.connect_timeout(CONNECT_MAX).pool_idle_timeout(IDLE_MAX)
-            }
+            Some(change) => change(ours),
+            None => ours,
         };
         let http = http.retry(reqwest::retry::never()).redirect(reqwest::redirect::Policy::none());
         Ok(Client(Arc::new(Inner {

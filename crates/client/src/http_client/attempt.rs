@@ -68,7 +68,8 @@ impl Transport for Attempt {
             None => self.request.take(),
         };
         let Some(request) = request else {
-            return Err(NoAnswer::Lost("the body was a stream and is gone".into()));
+            // Only what was not sent comes here again: a stream goes with a request that has no key.
+            return Err(NoAnswer::NotSent("the body was a stream and is gone".into()));
         };
         let answer = match self.http.execute(request).await {
             Ok(answer) => answer,

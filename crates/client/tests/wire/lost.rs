@@ -1,5 +1,7 @@
 //! Attempts without an answer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use onefold_client::reqwest::Method;
@@ -119,6 +121,41 @@ async fn nothing_below_repeats_by_itself() {
     let second = client.send_without_key(request(&client, Method::POST, &server.url())).await.unwrap();
     assert_eq!(second.verdict, Verdict::OutcomeUnknown);
     assert_eq!((server.count(), server.connections()), (2, 1));
+}
+
+/// An HTTP/2 peer that refuses a stream has not looked at it, and clients like to repeat that in silence.
+#[tokio::test]
+async fn refused_stream_of_http_2_is_an_attempt_that_is_counted() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let refused = Arc::new(AtomicU32::new(0));
+    let count = refused.clone();
+    let server = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let count = count.clone();
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                while let Some(Ok((_, mut respond))) = connection.accept().await {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    respond.send_reset(h2::Reason::REFUSED_STREAM);
+                }
+            });
+        }
+    });
+    let client = Watched::default().builder().http(|http| http.http2_prior_knowledge()).build().unwrap();
+    let ended = client.send_without_key(request(&client, Method::POST, &url)).await.unwrap();
+    assert_eq!(ended.attempts, refused.load(Ordering::Relaxed));
+    server.abort();
+}
+
+#[tokio::test]
+async fn stream_that_was_not_sent_is_not_done() {
+    let nobody = ReservedAddress::take();
+    let client = client();
+    let mut order = request(&client, Method::POST, &nobody.url());
+    *order.body_mut() = Some(onefold_client::reqwest::Body::wrap(Endless));
+    let ended = client.send_without_key(order).await.unwrap();
+    assert_eq!(ended.verdict, Verdict::NotDone);
 }
 
 #[tokio::test]
