@@ -233,3 +233,15 @@ async fn safe_method_is_sent_without_a_key() {
     ended.assert_code(0);
     assert_eq!(upstream.seen()[0].header("idempotency-key"), None);
 }
+
+/// As in an image that holds the binary and nothing else.
+#[tokio::test]
+async fn host_without_certificates_can_call() {
+    let upstream = Upstream::start().await;
+    let directory = TestDirectory::create();
+    let mut command = binary::command(directory.path());
+    let nowhere = directory.file("nowhere");
+    command.env("SSL_CERT_FILE", &nowhere).env("SSL_CERT_DIR", &nowhere);
+    command.args(["call", "POST", &upstream.url(), "--key", "checkout-7f82"]);
+    binary::run(command).await.assert_code(0);
+}

@@ -146,7 +146,7 @@ impl ClientBuilder {
     /// The client.
     ///
     /// # Errors
-    /// The system's certificates cannot be had.
+    /// The settings of [`ClientBuilder::http`] cannot be had.
     pub fn build(self) -> Result<Client, ClientError> {
         let tls = tls().map_err(|error| ClientError::Setup(error.into()))?;
         let ours = reqwest::Client::builder()
@@ -169,13 +169,20 @@ impl ClientBuilder {
     }
 }
 
-/// The system's certificates, and ring.
+/// ring, and the certificates of the system; where it has none (an image without files), those of Mozilla.
 fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_platform_verifier()?
-        .with_no_client_auth();
+    let builder = || {
+        rustls::ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()
+    };
+    let trusting = match builder()?.with_platform_verifier() {
+        Ok(trusting) => trusting,
+        Err(_) => {
+            let mozilla = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+            builder()?.with_root_certificates(mozilla)
+        }
+    };
+    let mut tls = trusting.with_no_client_auth();
     tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(tls)
 }

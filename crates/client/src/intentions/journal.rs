@@ -130,6 +130,13 @@ impl Journal {
         all
     }
 
+    /// From now on the disk takes nothing more.
+    #[cfg(test)]
+    pub(super) fn break_disk(&self) {
+        let read_only = File::open(&self.path).expect("it is there");
+        self.state.lock().file = Arc::new(read_only);
+    }
+
     /// Until this record is flushed. Whoever comes first flushes for all who have written by then.
     fn flush(&self, record: u64) -> Result<(), IntentionError> {
         let mut synced = self.synced.lock();

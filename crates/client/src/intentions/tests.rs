@@ -138,6 +138,20 @@ fn a_business_key_is_kept_and_another_one_is_refused() {
     assert!(matches!(intentions.begin(&"n".repeat(1025)), Err(IntentionError::Name)));
 }
 
+#[test]
+fn after_a_failed_write_nothing_more_is_begun_until_it_is_opened_again() {
+    let folder = Folder::new();
+    let intentions = folder.open();
+    let first = intentions.begin("payout-1").unwrap();
+    intentions.0.break_disk();
+    assert!(matches!(intentions.begin("payout-2"), Err(IntentionError::Io { .. })));
+    assert!(matches!(intentions.begin("payout-3"), Err(IntentionError::Poisoned)));
+    assert!(matches!(intentions.finish("payout-1"), Err(IntentionError::Poisoned)));
+    assert_eq!(intentions.open_intentions().len(), 1);
+    drop(intentions);
+    assert_eq!(folder.open().begin("payout-1").unwrap().key, first.key);
+}
+
 #[cfg(unix)]
 #[test]
 fn only_its_owner_can_read_it() {
