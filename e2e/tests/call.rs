@@ -127,13 +127,13 @@ async fn b102_lost_answer_is_exit_76_until_it_is_settled() {
             "--status",
             "201",
             "--body",
-            "order 1",
+            "{\"order\":1}",
         ])
         .await;
     resolved.assert_code(0);
     let settled = call(&gateway, &["--key", "checkout-7f82"]).await;
     settled.assert_code(0);
-    assert_eq!((settled.stdout.as_str(), upstream.count(ROUTE)), ("order 1", 1));
+    assert_eq!((settled.stdout.as_str(), upstream.count(ROUTE)), ("{\"order\":1}", 1));
 }
 
 #[tokio::test]
