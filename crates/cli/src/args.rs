@@ -59,6 +59,13 @@ pub(crate) enum Command {
     /// The gateway of `demo`
     #[command(hide = true)]
     DemoGateway(Serve),
+    /// Send a request until it is settled: one key, bounded retries, waits, replays
+    ///
+    /// Makes a key unless one is given, says it on stderr before anything is sent, and sends every attempt with it. The
+    /// final answer's body goes to stdout, what happens on the way to stderr. Exit codes: 0 done (or replayed), 1
+    /// rejected, 65 the key was used for another request, 69 unavailable and nothing happened, 75 busy or still running,
+    /// 76 it may have happened: come back with the same key.
+    Call(Call),
     /// Protect an HTTP service: a reverse proxy that lets a retried request have one effect
     Serve(Serve),
     /// Look at operations, and settle those whose outcome is unknown
@@ -106,6 +113,34 @@ pub(crate) struct Serve {
     /// Refuse what is otherwise only warned of
     #[arg(long)]
     pub(crate) strict: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Call {
+    /// Such as POST
+    pub(crate) method: String,
+    /// Where to, with http:// or https://
+    pub(crate) url: String,
+    /// The operation's key: one of the business, or that of an earlier call [default: a new one, for methods that
+    /// change something]
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+    /// The body; @FILE reads it from a file, @- from stdin
+    #[arg(long, value_name = "STRING|@FILE")]
+    pub(crate) data: Option<String>,
+    /// A header line, such as 'Authorization: Bearer …'; may be repeated
+    #[arg(long, value_name = "NAME: VALUE")]
+    pub(crate) header: Vec<String>,
+    /// How long everything may take: attempts, pauses and waits
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    pub(crate) deadline: String,
+    /// Attempts in all
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) attempts: u32,
+    /// What the other side expects: onefold, draft, stripe, adyen, square, paypal, github, grpc, or @FILE with a
+    /// profile in TOML
+    #[arg(long, value_name = "NAME|@FILE", default_value = "onefold")]
+    pub(crate) profile: String,
 }
 
 #[derive(Subcommand)]

@@ -2,6 +2,15 @@
 
 use std::process::ExitCode;
 
+/// 65: the key was used for another request.
+pub(crate) const CONFLICT: u8 = 65;
+/// 69: the store or the upstream is unavailable.
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// 75: busy, try again.
+pub(crate) const BUSY: u8 = 75;
+/// 76: it may or may not have happened.
+pub(crate) const UNKNOWN: u8 = 76;
+
 /// A command that could not do what it was asked.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -22,12 +31,12 @@ impl Failure {
 
     /// 69: the store or the upstream is unavailable.
     pub(crate) fn unavailable(message: impl Into<String>) -> Failure {
-        Failure { code: 69, message: message.into() }
+        Failure { code: UNAVAILABLE, message: message.into() }
     }
 
     /// 75: busy, try again.
     pub(crate) fn busy(message: impl Into<String>) -> Failure {
-        Failure { code: 75, message: message.into() }
+        Failure { code: BUSY, message: message.into() }
     }
 
     /// Says on stderr what is wrong and gives the exit code.

@@ -4,6 +4,7 @@
 //! with one of the exit codes of [`exit`].
 
 mod args;
+mod call;
 mod demo;
 mod exit;
 mod log;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
             Command::Demo(demo) => demo::run(&args.common, &demo).await,
             Command::DemoOrders(orders) => demo::orders(&orders).await,
             Command::DemoGateway(serve) => demo::gateway(&args.common, &serve).await,
+            Command::Call(call) => call::run(&args.common, call).await,
             Command::Serve(serve) => serve::run(&args.common, &serve).await,
             Command::Operations(command) => operations::run(&args.common, command).await,
             Command::Store(StoreCommand::Migrate) => store::migrate(&args.common),

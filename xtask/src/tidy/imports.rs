@@ -19,6 +19,7 @@ const LIBRARIES: &[&str] = &[
     "gateway",
     "api",
     "config",
+    "client",
 ];
 
 /// Each package, without its prefix, and what it may depend on.
@@ -35,6 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("config", &["core", "canon"]),
     ("onefold", &["engine", "store", "store-sqlite", "core", "canon"]),
     ("axum", &["onefold", "engine", "http", "core", "canon"]),
+    ("client", &["core"]),
     ("cli", LIBRARIES),
     ("testkit", &[]),
     ("e2e", &["testkit"]),

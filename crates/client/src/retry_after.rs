@@ -1,0 +1,96 @@
+//! `Retry-After`, in seconds or as a date, and the limit headers of a profile.
+//!
+//! A date is compared with the answer's own `Date`, so that the clocks of two hosts are not: with this host's clock
+//! only where the answer has none. A wait is never read shorter than asked; what cannot be read asks for nothing.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::{HeaderMap, HeaderName, header};
+
+use crate::limits::RETRY_AFTER_MAX;
+
+/// What an answer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Wait(Duration),
+    Nothing,
+}
+
+/// The longest wait that the answer asks for. `now` is the time since 1970.
+pub(crate) fn read(headers: &HeaderMap, reset: Option<&HeaderName>, now: Duration) -> Asked {
+    let sent_at = text(headers, &header::DATE).and_then(date).unwrap_or(now);
+    let after = text(headers, &header::RETRY_AFTER).and_then(|value| match seconds(value) {
+        Some(wait) => Some(wait),
+        None => date(value).map(|until| until.saturating_sub(sent_at)),
+    });
+    let pushback = text(headers, &HeaderName::from_static("grpc-retry-pushback-ms"))
+        .and_then(|value| value.parse().ok().map(Duration::from_millis));
+    let lifted = reset
+        .and_then(|name| text(headers, name))
+        .and_then(seconds)
+        // A limit that is not used up asks for nothing.
+        .filter(|_| after.is_none() && text(headers, &REMAINING) == Some("0"))
+        .map(|until| until.saturating_sub(sent_at));
+    match [after, pushback, lifted].into_iter().flatten().max() {
+        Some(wait) => Asked::Wait(wait.min(RETRY_AFTER_MAX)),
+        None => Asked::Nothing,
+    }
+}
+
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+fn seconds(value: &str) -> Option<Duration> {
+    let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+    // More digits than fit are a very long time, not none.
+    digits.then(|| Duration::from_secs(value.parse().unwrap_or(u64::MAX)))
+}
+
+fn date(value: &str) -> Option<Duration> {
+    httpdate::parse_http_date(value).ok()?.duration_since(UNIX_EPOCH).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(lines: &[(&'static str, &str)]) -> Asked {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.insert(*name, value.parse().unwrap());
+        }
+        read(
+            &headers,
+            Some(&HeaderName::from_static("x-ratelimit-reset")),
+            Duration::from_secs(1_700_000_000),
+        )
+    }
+
+    #[test]
+    fn seconds_and_dates_are_read_and_nonsense_asks_for_nothing() {
+        let wait = |seconds| Asked::Wait(Duration::from_secs(seconds));
+        assert_eq!(asked(&[("retry-after", "7")]), wait(7));
+        assert_eq!(asked(&[("retry-after", "0")]), wait(0));
+        assert_eq!(asked(&[("retry-after", "99999999999999999999999")]), Asked::Wait(RETRY_AFTER_MAX));
+        for nonsense in ["", "-1", "1.5", "soon", "Fri, 31 Dec"] {
+            assert_eq!(asked(&[("retry-after", nonsense)]), Asked::Nothing, "{nonsense}");
+        }
+        let at = ("retry-after", "Tue, 14 Nov 2023 22:14:00 GMT");
+        assert_eq!(asked(&[at]), wait(40), "by this host's clock");
+        assert_eq!(asked(&[at, ("date", "Tue, 14 Nov 2023 22:13:30 GMT")]), wait(30), "by the answer's own");
+        assert_eq!(asked(&[at, ("date", "Tue, 14 Nov 2023 23:00:00 GMT")]), wait(0));
+    }
+
+    #[test]
+    fn the_longest_wait_counts_and_a_limit_only_when_it_is_used_up() {
+        let reset = ("x-ratelimit-reset", "1700000090");
+        assert_eq!(asked(&[reset, ("x-ratelimit-remaining", "0")]), Asked::Wait(Duration::from_secs(90)));
+        assert_eq!(asked(&[reset, ("x-ratelimit-remaining", "9")]), Asked::Nothing);
+        let pushback = ("grpc-retry-pushback-ms", "2500");
+        assert_eq!(asked(&[pushback, ("retry-after", "1")]), Asked::Wait(Duration::from_millis(2500)));
+        assert_eq!(asked(&[("grpc-retry-pushback-ms", "-1")]), Asked::Nothing);
+    }
+}
