@@ -32,10 +32,8 @@ const BATCH_JOBS_MAX: usize = 512;
 /// Bytes in one transaction, beyond which no further job is taken in.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// How long the writer waits at once for those who are still to come back: a fraction of a sync.
-const GATHER: Duration = Duration::from_micros(50);
-/// How often it does so for one batch: together no longer than a sync.
-const GATHERINGS_MAX: u32 = 2;
+/// How long the writer waits for those who are still to come back: a fraction of a sync.
+const GATHER: Duration = Duration::from_micros(30);
 
 const BEGIN: &str = "BEGIN IMMEDIATE";
 const COMMIT: &str = "COMMIT";
@@ -63,13 +61,13 @@ pub(crate) struct Writer {
 impl Writer {
     /// Works until every sender is gone.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
-        let mut expected = 0;
+        let mut last = 0;
         while let Ok(first) = jobs.recv() {
             let jobs_max = if self.alone > 0 { 1 } else { BATCH_JOBS_MAX };
             self.alone = self.alone.saturating_sub(1);
-            let mut waiting = Waiting::new(first, jobs, expected, jobs_max);
+            let mut waiting = Waiting::new(first, jobs, last, jobs_max);
             self.perform(&mut waiting);
-            expected = expected_after(expected, waiting.taken);
+            last = waiting.taken;
             self.log.grown();
         }
     }
@@ -161,21 +159,14 @@ fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
 }
 
-/// How many are expected in a batch, after one in which so many were and so many expected: as many as were in the
-/// largest of the last ones. A flood is soon forgotten.
-fn expected_after(expected: usize, taken: usize) -> usize {
-    taken.max(expected - expected.div_ceil(8))
-}
-
 /// The jobs of one batch, taken in portions: those that wait, then those that came while these were done. So under
 /// load everybody whom the last batch answered is in the next one, and shares its sync; a single caller is never held
 /// up by this.
 struct Waiting<'j> {
     jobs: &'j Receiver<Job>,
     portion: VecDeque<Job>,
-    /// How many should come, by what came before.
+    /// How many were in the batch before.
     expected: usize,
-    gatherings: u32,
     taken: usize,
     jobs_max: usize,
     bytes: usize,
@@ -185,16 +176,15 @@ impl<'j> Waiting<'j> {
     fn new(first: Job, jobs: &'j Receiver<Job>, expected: usize, jobs_max: usize) -> Waiting<'j> {
         let expected = expected.min(jobs_max);
         let bytes = first.bytes();
-        let portion = VecDeque::from([first]);
-        Waiting { jobs, portion, expected, gatherings: 0, taken: 1, jobs_max, bytes }
+        Waiting { jobs, portion: VecDeque::from([first]), expected, taken: 1, jobs_max, bytes }
     }
 
     /// Takes in the next portion, if the one before is done. False when the batch is complete.
     fn take_in(&mut self) -> bool {
         self.take_what_waits();
-        while self.portion.is_empty() && self.taken < self.expected && self.gatherings < GATHERINGS_MAX {
-            // Those who are missing may be on their way.
-            self.gatherings += 1;
+        if self.portion.is_empty() && self.taken < self.expected {
+            // Those who are missing may be on their way; they are waited for once.
+            self.expected = 0;
             std::thread::sleep(GATHER);
             self.take_what_waits();
         }
@@ -224,18 +214,5 @@ impl Iterator for Waiting<'_> {
     /// The next job of the portion.
     fn next(&mut self) -> Option<Job> {
         self.portion.pop_front()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_is_waited_for_behind_a_lone_caller_and_a_flood_is_forgotten_in_a_few_batches() {
-        assert_eq!(expected_after(0, 1), 1);
-        assert_eq!(expected_after(1, 1), 1, "no more than the caller himself");
-        let after_flood = std::iter::successors(Some(64), |expected| Some(expected_after(*expected, 1)));
-        assert!(after_flood.take_while(|expected| *expected > 1).count() <= 24);
     }
 }
