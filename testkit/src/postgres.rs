@@ -4,15 +4,19 @@
 //! The shared server flushes nothing (`fsync = off`): it outlives no crash of the host. A test about durability starts
 //! one of its own. A test that fails keeps its database as long as the server lives.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
+use crate::directory::TestDirectory;
+use crate::process::Process;
 use crate::servers::{self, User};
 use crate::skipped::skipped;
+use crate::wait;
 
 /// Names a server that tests may use: they make databases of their own in it.
 pub const URL_VARIABLE: &str = "ONEFOLD_POSTGRES_URL";
@@ -65,6 +69,16 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
+    /// Starts one in the test's directory; `None` after saying that `what` is skipped.
+    #[must_use]
+    pub fn start(what: &str, directory: &TestDirectory, settings: &str) -> Option<PostgresServer> {
+        // The server's user has to reach its folder, and the test's directory is its owner's alone.
+        let folder = directory.file("postgres");
+        let opened = std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755));
+        opened.expect("the test's directory is the test's");
+        PostgresServer::start_in(&folder, settings).map_err(|why| skipped(what, &why)).ok()
+    }
+
     /// Starts one in this folder, with further settings; says why there can be none.
     pub fn start_in(folder: &Path, settings: &str) -> Result<PostgresServer, String> {
         let folders = versions();
@@ -104,6 +118,65 @@ impl PostgresServer {
         Ok(PostgresServer { process, program, folder: folder.to_owned(), user, port, url })
     }
 
+    /// A streaming replica of it in this folder, which the primary waits for with every commit.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn synchronous_replica_in(&self, folder: &Path) -> PostgresServer {
+        let basebackup =
+            servers::program("pg_basebackup", &versions()).expect("it is installed with the server");
+        self.user.make_folder(folder).expect("a folder for the replica");
+        let data = folder.join("data");
+        let mut copy = Command::new(basebackup);
+        copy.args(["-R", "-X", "stream", "-c", "fast", "-d", &self.url, "-D"]).arg(&data).current_dir(folder);
+        self.user.become_it(&mut copy);
+        let copied = copy.output().expect("the primary can be copied");
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+        let port = servers::free_port();
+        let config = data.join("postgresql.conf");
+        let before = std::fs::read_to_string(&config).expect("the copy's settings");
+        std::fs::write(&config, format!("{before}\nport = {port}\n")).expect("the copy's settings");
+        let process = start(&self.program, self.user, folder).expect("the replica starts");
+        let replica = PostgresServer {
+            process,
+            program: self.program.clone(),
+            folder: folder.to_owned(),
+            user: self.user,
+            port,
+            url: format!("postgres://postgres@127.0.0.1:{port}"),
+        };
+        run(&self.url, "ALTER SYSTEM SET synchronous_standby_names = '*'").await;
+        run(&self.url, "SELECT pg_reload_conf()").await;
+        let attached = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        wait::until_within(servers::START_DEADLINE, "the replica is synchronous", async || {
+            first(rows(&self.url, attached).await).as_deref() == Some("1")
+        })
+        .await;
+        replica
+    }
+
+    /// Makes a replica the primary.
+    ///
+    /// # Panics
+    /// When it is none.
+    pub async fn promote(&self) {
+        run(&self.url, "SELECT pg_promote()").await;
+    }
+
+    /// It waits for no replica any more.
+    ///
+    /// # Panics
+    /// When it is no primary.
+    pub async fn forget_replicas(&self) {
+        let in_recovery = "SELECT pg_is_in_recovery()";
+        wait::until_within(servers::START_DEADLINE, "it is the primary", async || {
+            first(rows(&self.url, in_recovery).await).as_deref() == Some("f")
+        })
+        .await;
+        run(&self.url, "ALTER SYSTEM RESET synchronous_standby_names").await;
+        run(&self.url, "SELECT pg_reload_conf()").await;
+    }
+
     /// Its address, without a database.
     #[must_use]
     pub fn url(&self) -> &str {
@@ -116,13 +189,12 @@ impl PostgresServer {
         self.port
     }
 
-    /// Kills it, as a crash of its host would: nothing is flushed, nobody is told.
+    /// Ends it at once, with all of its sessions: nothing is flushed and nobody is waited for, as in a crash.
     ///
     /// # Panics
-    /// When it cannot be killed.
+    /// When it does not end.
     pub fn kill(&mut self) {
-        // The children of a killed postmaster notice it and end.
-        self.process.kill().expect("the server can be killed");
+        Process::of(self.process.id()).quit();
         self.process.wait().expect("the server ends");
     }
 
@@ -137,9 +209,10 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        // It may have been killed by the test.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        // It may have been ended by the test.
+        if matches!(self.process.try_wait(), Ok(None)) {
+            self.kill();
+        }
     }
 }
 
@@ -245,12 +318,7 @@ impl Database {
     /// # Panics
     /// When the server refuses, or has no row.
     pub async fn ask(&self, sql: &str) -> String {
-        let rows = rows(&self.url(), sql).await;
-        let row = rows.into_iter().find_map(|message| match message {
-            tokio_postgres::SimpleQueryMessage::Row(row) => Some(row),
-            _ => None,
-        });
-        row.expect("a row").get(0).unwrap_or_default().to_owned()
+        first(rows(&self.url(), sql).await).expect("a row")
     }
 }
 
@@ -271,18 +339,23 @@ impl Drop for Database {
     }
 }
 
+/// The first column of the first row.
+fn first(rows: Vec<SimpleQueryMessage>) -> Option<String> {
+    rows.into_iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or_default().to_owned()),
+        _ => None,
+    })
+}
+
 async fn run(url: &str, sql: &str) {
     rows(url, sql).await;
 }
 
-async fn rows(url: &str, sql: &str) -> Vec<tokio_postgres::SimpleQueryMessage> {
+async fn rows(url: &str, sql: &str) -> Vec<SimpleQueryMessage> {
     try_rows(url, sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"))
 }
 
-async fn try_rows(
-    url: &str,
-    sql: &str,
-) -> Result<Vec<tokio_postgres::SimpleQueryMessage>, tokio_postgres::Error> {
+async fn try_rows(url: &str, sql: &str) -> Result<Vec<SimpleQueryMessage>, tokio_postgres::Error> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     let connection = tokio::spawn(connection);
     let done = client.simple_query(sql).await;

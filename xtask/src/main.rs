@@ -16,6 +16,7 @@ mod kill;
 mod links;
 mod readme;
 mod repository;
+mod servers;
 mod skips;
 mod stages;
 mod test;

@@ -86,6 +86,7 @@ macro_rules! conformance {
             payloads::empty_body_differs_from_nothing_kept,
             payloads::body_of_a_mebibyte_comes_back_byte_for_byte,
             survey::survey_counts_open_records_and_the_age_of_the_unknown,
+            survey::sweep_lag_is_how_long_the_oldest_has_been_due,
             survey::working_store_is_ready,
         }
     };

@@ -2,6 +2,7 @@
 //!
 //! Nothing is changed. A failure means that the store cannot be used; a warning names what can be lost, or cost.
 
+use onefold_store::{Finding, Gravity};
 use tokio_postgres::Row;
 
 use crate::OpenError;
@@ -21,34 +22,6 @@ pub(crate) const LOOK: &str = "SELECT current_setting('server_version_num')::int
     current_setting('transaction_isolation'),
     (SELECT coalesce(extract(epoch FROM max(clock_timestamp() - xact_start)), 0)::bigint FROM pg_stat_activity
         WHERE datname = current_database() AND pid <> pg_backend_pid())";
-
-/// How grave a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gravity {
-    /// As it should be.
-    Fine,
-    /// Something acknowledged can be lost, or something grows.
-    Warning,
-    /// The store cannot be used.
-    Failure,
-}
-
-/// What was looked at, and what was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// What was looked at: `version`, `primary`, `durability`, `replication`, `isolation`, `transactions`, `schema`.
-    pub what: &'static str,
-    /// How it is.
-    pub gravity: Gravity,
-    /// In words.
-    pub says: String,
-}
-
-impl Finding {
-    pub(crate) fn new(what: &'static str, gravity: Gravity, says: impl Into<String>) -> Finding {
-        Finding { what, gravity, says: says.into() }
-    }
-}
 
 /// The server as it was seen.
 #[derive(Clone, Debug)]

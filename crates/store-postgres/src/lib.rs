@@ -21,6 +21,7 @@ mod claim;
 mod counts;
 mod error;
 mod events;
+mod inventory;
 mod lanes;
 mod list;
 mod migrate;
@@ -36,7 +37,6 @@ mod sweep;
 mod tls;
 
 pub use address::Address;
-pub use check::{Finding, Gravity};
 pub use error::OpenError;
 pub use open::Options;
 pub use stats::Stats;

@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use onefold_core::IdentityKey;
-use onefold_store::{Clock, Sealer};
+use onefold_store::{Clock, Gravity, Sealer};
 
-use crate::check::{self, Gravity};
+use crate::check;
 use crate::migrate::{self, Migrate};
 use crate::server::Server;
 use crate::{Address, OpenError, seal_keys};

@@ -6,21 +6,21 @@
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, FingerprintBuilder, IdentityKey, OperationId};
 use onefold_store::{
-    Advance, Advanced, Claim, Claimed, OperationStore, Page, Query, Read, Sealer, Step, StoreError, Survey,
-    Swept,
+    Advance, Advanced, Claim, Claimed, Finding, Gravity, Inventory, OperationStore, Page, Query, Read,
+    Sealer, Step, StoreError, Survey, Swept,
 };
 use std::sync::Arc;
 use tokio_postgres::types::Type;
 
 use crate::advance::AdvanceWork;
 use crate::begin::BeginWork;
-use crate::check::{self, Finding, Gravity};
+use crate::check;
 use crate::claim::{ClaimWork, RawClaimed};
 use crate::lanes::Lanes;
 use crate::migrate::{self, LATEST};
 use crate::server::{IfLost, Server};
 use crate::stats::{Counts, Stats};
-use crate::{Address, OpenError, Options, counts, events, list, open, read, survey, sweep};
+use crate::{Address, OpenError, Options, counts, events, inventory, list, open, read, survey, sweep};
 
 /// Lanes of each kind: while one waits for its commit another can gather and send.
 const LANES: usize = 2;
@@ -80,6 +80,11 @@ impl PostgresStore {
     /// What the lanes did since the store was opened.
     pub fn stats(&self) -> Stats {
         self.counts.read()
+    }
+
+    /// Counts what stands, by walking over the tables.
+    pub async fn inventory(&self) -> Result<Inventory, StoreError> {
+        inventory::run(&self.server).await
     }
 
     /// Where a scope is counted. Under the store's secret, so that nobody can make two scopes share a place.

@@ -14,6 +14,7 @@
 
 mod advance;
 mod batch;
+mod check;
 mod checkpoint;
 mod claim;
 mod connection;
@@ -23,6 +24,7 @@ mod events;
 mod file;
 mod header;
 mod hot;
+mod inventory;
 mod job;
 mod list;
 mod migrate;

@@ -13,8 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, IdentityKey, OperationId};
 use onefold_store::{
-    Advance, Advanced, Claim, Claimed, Judge, OperationStore, Page, Query, Read, Sealer, StoreError, Survey,
-    Swept,
+    Advance, Advanced, Claim, Claimed, Finding, Inventory, Judge, OperationStore, Page, Query, Read, Sealer,
+    StoreError, Survey, Swept,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ use crate::queue::{self, Queue};
 use crate::readers::Readers;
 use crate::stats::{Counts, Stats};
 use crate::writer::Writer;
-use crate::{OpenError, Options, events, list, open, read, survey, sweep};
+use crate::{OpenError, Options, check, events, inventory, list, open, read, survey, sweep};
 
 /// What a job costs beside its payload: its row, its index entries.
 const JOB_BYTES: usize = 1024;
@@ -102,6 +102,17 @@ impl SqliteStore {
     /// What the writer did since the store was opened.
     pub fn stats(&self) -> Stats {
         self.counts.read(self.queue.jobs())
+    }
+
+    /// Looks at the content and changes nothing. Walks over the whole file.
+    pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        self.readers.run(|connection| check::run(connection)).await
+    }
+
+    /// Counts what stands, by walking over the tables.
+    pub async fn inventory(&self) -> Result<Inventory, StoreError> {
+        let judge = self.judge.clone();
+        self.readers.run(move |connection| inventory::run(connection, &judge)).await
     }
 
     async fn ask<W, A>(&self, work: W, bytes: usize, job: fn(Ask<W, A>) -> Job) -> Result<A, StoreError> {

@@ -10,6 +10,7 @@
 
 pub mod clock;
 pub mod codec;
+mod inspection;
 mod judge;
 mod port;
 mod seal;
@@ -17,6 +18,7 @@ mod timeline;
 
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
+pub use inspection::{Finding, Gravity, Inventory};
 pub use judge::{Grant, Judge, StoredLease};
 pub use port::{
     Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, Promise, Query, Read, Start,
