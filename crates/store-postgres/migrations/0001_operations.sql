@@ -14,19 +14,12 @@ CREATE TABLE onefold.seal_keys (
 );
 
 -- One row for each operation. A claim inserts it; an outcome updates it in place: no column of an index changes and
--- pages keep room for the longer version, so the indexes are not touched again (a heap-only update).
+-- pages keep room for the longer version, so the indexes are not touched again (a heap-only update). What an outcome
+-- changes stands behind what it does not, since the server logs an update from its first changed byte on.
 CREATE TABLE onefold.operations (
     -- In the order of making: microseconds of the claim, then its number in the batch. Not quite unique.
     place               bigint NOT NULL,
     created_at          bigint NOT NULL,
-    -- The transition that wrote this version: a repeated request recognises its own work by it.
-    nonce               bigint NOT NULL,
-    -- While processing.
-    lease_until         bigint,
-    -- When the record came into its present state. NULL while processing.
-    ended_at            bigint,
-    -- NULL: never.
-    expires_at          bigint,
     -- When the sweeper looks at the record: never later than its expiry, or the end of its tombstone. It is set by
     -- a claim and not by an outcome; a sweeper that comes too early sets it right.
     due_at              bigint,
@@ -35,26 +28,34 @@ CREATE TABLE onefold.operations (
     tombstone_ms        bigint NOT NULL,
     -- Where its scope is counted: scopes.bucket and .shard. NULL: a tombstone.
     bucket              bigint,
-    -- NULL: none.
-    duplicates          bigint,
-    conflicts           bigint,
-    replays             bigint,
     attempt             integer NOT NULL,
     shard               smallint,
-    -- 1 processing, 2 succeeded, 3 rejected, 4 failed, 5 outcome_unknown
-    state               smallint NOT NULL,
     -- 0 unknown, 1 resume
     on_stale            smallint NOT NULL,
     fingerprint_version smallint,
     id                  bytea PRIMARY KEY CHECK (octet_length(id) = 32),
-    fingerprint         bytea,
     operation           bytea NOT NULL,
-    -- Of a tombstone all of the following are NULL.
+    -- Of a tombstone what callers said is NULL, from here to the end.
+    fingerprint         bytea,
     scope               bytea,
     key                 bytea,
     owner               bytea,
     correlation_id      bytea,
     ignored             bytea,
+    -- 1 processing, 2 succeeded, 3 rejected, 4 failed, 5 outcome_unknown
+    state               smallint NOT NULL,
+    -- The transition that wrote this version: a repeated request recognises its own work by it.
+    nonce               bigint NOT NULL,
+    -- While processing.
+    lease_until         bigint,
+    -- When the record came into its present state. NULL while processing.
+    ended_at            bigint,
+    -- NULL: never.
+    expires_at          bigint,
+    -- NULL: none.
+    duplicates          bigint,
+    conflicts           bigint,
+    replays             bigint,
     resource_kind       bytea,
     resource_id         bytea,
     -- NULL: nothing is kept.
