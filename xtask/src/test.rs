@@ -1,9 +1,10 @@
 //! `test`: everything that can fail without a stopwatch.
 //!
-//! Builds the binary that black-box tests drive, sees to the servers that some of them need (`servers.rs`), runs the documentation's examples (which nextest does not run), every
-//! test and tidy, and closes with one list of what was skipped and why. A test that cannot run here says so in
-//! a line `SKIPPED: what: why` on standard error and in the file that `ONEFOLD_SKIPS` names, since a runner hides
-//! what a passing test prints. Benchmarks are not tests and are not run.
+//! Builds the binary that black-box tests drive, sees to the servers that some of them need (`servers.rs`), runs the
+//! documentation's examples (which nextest does not run), every test and tidy, and closes with one list of what was
+//! skipped and why. A test that cannot run here says so in a line `SKIPPED: what: why` on standard error and in the
+//! file that `ONEFOLD_SKIPS` names, since a runner hides what a passing test prints. Benchmarks are not tests and are
+//! not run.
 
 use anyhow::Result;
 

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::args::{Common, Output};
 use crate::exit::Failure;
+use crate::out::print;
 use crate::store::{Place, Store, address};
 
 /// Records that one call of the sweeper may touch; it is called until nothing is left.
@@ -36,7 +37,7 @@ pub(crate) async fn check(common: &Common) -> Result<ExitCode, Failure> {
             Store::Postgres(_) => unreachable!("the address is a file's"),
         },
     };
-    show_findings(common.output, &findings);
+    print(told(common.output, &findings))?;
     match findings.iter().filter(|finding| finding.gravity == Gravity::Failure).count() {
         0 => Ok(ExitCode::SUCCESS),
         failures => Err(Failure::unavailable(format!("{failures} of {} checks failed", findings.len()))),
@@ -50,7 +51,7 @@ pub(crate) async fn stats(common: &Common) -> Result<ExitCode, Failure> {
         Store::Sqlite(store) => store.inventory().await,
         Store::Postgres(store) => store.inventory().await,
     };
-    show_inventory(common.output, &inventory.map_err(unavailable)?);
+    print(counted(common.output, &inventory.map_err(unavailable)?))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,25 +75,27 @@ pub(crate) async fn sweep(common: &Common) -> Result<ExitCode, Failure> {
         swept.deleted += more.deleted;
     }
     let lag = store.survey().await.map_err(unavailable)?.sweep_lag;
-    match common.output {
-        Output::Json => println!(
-            "{}",
-            json!({"lost": lost, "tombstones": swept.tombstones, "deleted": swept.deleted,
-                "sweep_lag_ms": millis(lag)})
-        ),
+    let said = match common.output {
+        Output::Json => json!({"lost": lost, "tombstones": swept.tombstones, "deleted": swept.deleted,
+            "sweep_lag_ms": millis(lag)})
+        .to_string(),
         Output::Text => {
-            println!("outcomes marked as unknown  {lost}");
-            println!("records become tombstones   {}", swept.tombstones);
-            println!("tombstones deleted          {}", swept.deleted);
+            let mut lines = vec![
+                format!("outcomes marked as unknown  {lost}"),
+                format!("records become tombstones   {}", swept.tombstones),
+                format!("tombstones deleted          {}", swept.deleted),
+            ];
             if !lag.is_zero() {
-                println!("records are still due: another sweeps at the same time");
+                lines.push("records are still due: another sweeps at the same time".into());
             }
+            lines.join("\n")
         }
-    }
+    };
+    print(said)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn show_findings(output: Output, findings: &[Finding]) {
+fn told(output: Output, findings: &[Finding]) -> String {
     let word = |gravity| match gravity {
         Gravity::Fine => "ok",
         Gravity::Warning => "warning",
@@ -103,17 +106,18 @@ fn show_findings(output: Output, findings: &[Finding]) {
             let findings = findings.iter().map(|finding| {
                 json!({"check": finding.what, "result": word(finding.gravity), "says": finding.says})
             });
-            println!("{}", json!({ "checks": findings.collect::<Vec<_>>() }));
+            json!({ "checks": findings.collect::<Vec<_>>() }).to_string()
         }
         Output::Text => {
-            for finding in findings {
-                println!("{:<8} {:<13} {}", word(finding.gravity), finding.what, finding.says);
-            }
+            let line = |finding: &Finding| {
+                format!("{:<8} {:<13} {}", word(finding.gravity), finding.what, finding.says)
+            };
+            findings.iter().map(line).collect::<Vec<_>>().join("\n")
         }
     }
 }
 
-fn show_inventory(output: Output, inventory: &Inventory) {
+fn counted(output: Output, inventory: &Inventory) -> String {
     let survey = &inventory.survey;
     match output {
         Output::Json => {
@@ -121,24 +125,22 @@ fn show_inventory(output: Output, inventory: &Inventory) {
                 inventory.by_state.iter().map(|(state, n)| (state.to_string(), json!(n))).collect();
             let bytes: serde_json::Map<_, _> =
                 inventory.bytes_by_table.iter().map(|(table, n)| (table.clone(), json!(n))).collect();
-            println!(
-                "{}",
-                json!({"records": records, "tombstones": inventory.tombstones, "bytes": bytes,
-                    "unknown_oldest_ms": survey.unknown_oldest.map(millis), "sweep_lag_ms": millis(survey.sweep_lag)})
-            );
+            json!({"records": records, "tombstones": inventory.tombstones, "bytes": bytes,
+                "unknown_oldest_ms": survey.unknown_oldest.map(millis), "sweep_lag_ms": millis(survey.sweep_lag)})
+            .to_string()
         }
         Output::Text => {
-            for (state, records) in &inventory.by_state {
-                println!("{:<28} {records:>14}", state.to_string());
-            }
-            println!("{:<28} {:>14}", "tombstones", inventory.tombstones);
-            for (table, bytes) in &inventory.bytes_by_table {
-                println!("{:<28} {bytes:>14} bytes", table);
-            }
+            let line = |name: &str, value: String| format!("{name:<28} {value:>20}");
+            let mut lines = Vec::new();
+            lines.extend(inventory.by_state.iter().map(|(state, n)| line(&state.to_string(), n.to_string())));
+            lines.push(line("tombstones", inventory.tombstones.to_string()));
+            let bytes = inventory.bytes_by_table.iter();
+            lines.extend(bytes.map(|(table, bytes)| line(table, format!("{bytes} bytes"))));
             let oldest =
-                survey.unknown_oldest.map_or_else(|| "-".to_owned(), |age| format!("{} s", age.as_secs()));
-            println!("{:<28} {oldest:>14}", "oldest unknown outcome");
-            println!("{:<28} {:>12} s", "sweeper is behind by", survey.sweep_lag.as_secs());
+                survey.unknown_oldest.map_or_else(|| "none".into(), |age| format!("{} s", age.as_secs()));
+            lines.push(line("oldest unknown outcome", oldest));
+            lines.push(line("sweeper is behind by", format!("{} s", survey.sweep_lag.as_secs())));
+            lines.join("\n")
         }
     }
 }

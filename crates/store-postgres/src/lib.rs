@@ -30,6 +30,8 @@ mod read;
 mod row;
 mod seal_keys;
 mod server;
+#[cfg(test)]
+mod sql;
 mod stats;
 mod store;
 mod survey;

@@ -122,3 +122,36 @@ async fn check_says_what_could_be_lost() {
     drop(open(&url).await);
     assert_eq!(gravity("schema").await, Gravity::Fine);
 }
+
+#[tokio::test]
+async fn connections_are_encrypted_and_verified_as_the_address_says() {
+    let directory = TestDirectory::create();
+    let Some((server, certificate)) = PostgresServer::start_encrypted("TLS to PostgreSQL", &directory) else {
+        return;
+    };
+    let url =
+        |host: &str, query: &str| format!("postgres://postgres@{host}:{}/postgres?{query}", server.port());
+    let root = format!("sslmode=verify-full&sslrootcert={}", certificate.display());
+    for query in ["sslmode=require", "sslmode=prefer", &root] {
+        let store = open(&url("localhost", query)).await;
+        assert_eq!(store.ready().await, Ok(()), "{query}");
+    }
+    let (client, connection) =
+        tokio_postgres::connect(&url("localhost", "sslmode=disable"), tokio_postgres::NoTls)
+            .await
+            .expect("it also takes plain connections");
+    tokio::spawn(connection);
+    let encrypted = async || {
+        let sessions =
+            "SELECT count(*) FILTER (WHERE ssl) > 0 FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+            WHERE application_name = 'onefold'";
+        client.query_one(sessions, &[]).await.expect("it answers").get::<_, bool>(0)
+    };
+    let store = open(&url("localhost", "sslmode=prefer")).await;
+    assert!(encrypted().await, "the server sees an encrypted session");
+    drop(store);
+    for (host, query) in [("127.0.0.1", &*root), ("localhost", "sslmode=verify-full")] {
+        let refused = open_with(&url(host, query), Options::default()).await;
+        assert!(matches!(refused, Err(OpenError::Unreachable(_))), "{host} {query}: another's certificate");
+    }
+}
