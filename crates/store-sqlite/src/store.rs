@@ -106,7 +106,7 @@ impl SqliteStore {
 
     /// Looks at the content and changes nothing. Walks over the whole file.
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        self.readers.run(|connection| check::run(connection)).await
+        self.readers.run(check::run).await
     }
 
     /// Counts what stands, by walking over the tables.
