@@ -10,14 +10,27 @@ mod fixture;
 mod library;
 mod memory;
 
-pub use fixture::{Fixture, Made, Make};
+pub use fixture::{Fixture, Made, clock};
 pub use library::{Business, Library, Script};
 pub use memory::{BusinessRows, MemoryStore, MemoryWork};
 
-/// Makes one test of each behaviour, on stores that the given [`Make`] makes.
+/// Makes one test of each behaviour, on empty stores that `make` makes: an `async fn(Arc<ManualClock>) -> Option<Made>`
+/// whose store lives by the clock; `None` says that there is no such store here, and the test is skipped.
+///
+/// `conformance!(server_clock: make)` is for stores whose clock is a server's. The behaviours of
+/// [`time`](behaviours::time) do not apply to them: these are about the host's clock, which such a store never reads,
+/// and a server has no other clock to correct its own by.
 #[macro_export]
 macro_rules! conformance {
     ($make:expr) => {
+        $crate::conformance! { server_clock: $make }
+        $crate::conformance! { @each $make;
+            time::time_never_runs_back,
+            time::leap_forward_ends_no_live_lease,
+            time::clock_that_was_set_back_does_not_lengthen_a_lease,
+        }
+    };
+    (server_clock: $make:expr) => {
         $crate::conformance! { @each $make;
             claims::claim_is_won_once_by_many_claimers,
             claims::loser_of_a_claim_sees_the_winners_record,
@@ -85,10 +98,8 @@ macro_rules! conformance {
             payloads::every_kind_of_result_comes_back_as_it_was,
             payloads::empty_body_differs_from_nothing_kept,
             payloads::body_of_a_mebibyte_comes_back_byte_for_byte,
-            time::time_never_runs_back,
-            time::leap_forward_ends_no_live_lease,
-            time::clock_that_was_set_back_does_not_lengthen_a_lease,
             survey::survey_counts_open_records_and_the_age_of_the_unknown,
+            survey::sweep_lag_is_how_long_the_oldest_has_been_due,
             survey::working_store_is_ready,
         }
     };
@@ -96,7 +107,10 @@ macro_rules! conformance {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $behaviour() {
-                $crate::behaviours::$file::$behaviour($crate::Fixture::new($make)).await;
+                let clock = $crate::clock();
+                if let Some(made) = $make(clock.clone()).await {
+                    $crate::behaviours::$file::$behaviour($crate::Fixture::new(made, clock)).await;
+                }
             }
         )*
     };
