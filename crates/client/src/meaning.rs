@@ -109,7 +109,8 @@ fn onefold_problem(received: &Received<'_>, json: &Value) -> Option<Problem> {
 fn by_problem(problem: Problem) -> Means {
     match problem {
         Problem::KeyConflict => Means::Conflict,
-        Problem::InProgress | Problem::OwnerAlive => Means::InProgress,
+        // There is a stored answer, and whether this caller may have it cannot be asked now: the same key, later.
+        Problem::InProgress | Problem::OwnerAlive | Problem::AuthorizationUnavailable => Means::InProgress,
         Problem::OutcomeUnknown | Problem::AnswerLost | Problem::AnswerLate => Means::Unknown,
         Problem::KeyExpired => Means::Expired,
         Problem::ResponseNotKept => Means::NotKept,
