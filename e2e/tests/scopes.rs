@@ -259,8 +259,7 @@ async fn default_scope_of_one_s_own_holds_for_requests_without_credentials() {
     let upstream = Upstream::start().await;
     let defaults = "[defaults]\nscope = [\"cookie:sid\"]";
     let gateway = Setup::new(&upstream.url()).section(defaults).start().await;
-    let guest =
-        |sid: &str| Request::post(ROUTE).header("cookie", format!("sid={sid}")).key("k-1").json("{}");
+    let guest = |sid: &str| Request::post(ROUTE).header("cookie", format!("sid={sid}")).key("k-1").json("{}");
     let alice = gateway.send(&guest("alice")).await;
     assert_fresh(&alice, 200);
     assert_fresh(&gateway.send(&guest("bob")).await, 200);
