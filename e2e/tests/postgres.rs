@@ -6,7 +6,7 @@ use std::time::Duration;
 use onefold_e2e::{ROUTE, assert_fresh, assert_problem, assert_replay, order, parallel, setup};
 use onefold_testkit::postgres::{Database, Isolation, PostgresServer};
 use onefold_testkit::skipped::skipped;
-use onefold_testkit::{Gateway, Reply, Request, Setup, TestDirectory, Upstream, pgbouncer, wait};
+use onefold_testkit::{Gate, Gateway, Reply, Request, Setup, TestDirectory, Upstream, pgbouncer, wait};
 
 /// The addresses of a database straight and behind the pooler.
 struct Ways {
@@ -79,6 +79,45 @@ async fn b30_repeat_at_another_gateway_is_a_replay() {
         assert_fresh(&first, 200);
         assert_replay(&gateways[1].send(&order(&key)).await, &first);
         assert_eq!(upstream.count(ROUTE), 1);
+    }
+}
+
+/// B101, B102: the look-up of the one settles what the other left, and of both one asks at a time.
+#[tokio::test]
+async fn b102_outcome_that_a_killed_gateway_left_is_looked_up_by_one_of_the_others() {
+    const LOOK_UP: &str = "/lookup";
+    let Some(ways) = ways("a look-up on PostgreSQL").await else { return };
+    for (way, url) in ways.urls.iter().enumerate() {
+        let upstream = Upstream::start().await;
+        let lines = format!(
+            "lease = \"1s\"\non_stale = \"reconcile\"\nwhile_running = {{ busy = true }}\n\
+             reconcile = {{ get = \"{}{LOOK_UP}?key={{{{key}}}}\", happened = \"200\" }}",
+            upstream.url()
+        );
+        let mut gateways = twins(setup(&upstream, &lines).store_url(url), 3).await;
+        upstream.next(ROUTE, Reply::count().delay_after(Duration::from_secs(60)));
+        let gate = Gate::closed();
+        upstream.always(LOOK_UP, Reply::status(200).hold_before(&gate).json("{}"));
+        let key = format!("k-{way}");
+        let sent = parallel::send(order(&key), gateways[0].address());
+        upstream.reached(ROUTE, 1).await;
+        gateways[0].kill();
+        sent.abort();
+        upstream.received(LOOK_UP, 1).await;
+        // Both look for work every second; the turn is with one of them.
+        for gateway in &gateways[1..] {
+            assert_problem(&gateway.send(&order(&key)).await, 409, "outcome-unknown");
+        }
+        gate.open();
+        for gateway in &gateways[1..] {
+            let answer = wait::some(wait::DEADLINE, "the outcome is known", async || {
+                let answer = gateway.send(&order(&key)).await;
+                (answer.problem().as_deref() != Some("outcome-unknown")).then_some(answer)
+            })
+            .await;
+            assert_problem(&answer, 409, "response-not-kept");
+        }
+        assert_eq!((upstream.count(ROUTE), upstream.seen_at(LOOK_UP).len()), (1, 1), "{url}");
     }
 }
 

@@ -80,6 +80,8 @@ macro_rules! conformance {
             probes::unknown_outcome_is_due_at_once_and_says_since_when,
             probes::stale_attempt_that_is_to_be_reconciled_becomes_unknown,
             probes::turn_is_given_to_one_and_comes_back_when_it_is_over,
+            probes::each_of_many_turns_is_given_to_one,
+            probes::probe_of_what_is_not_unknown_is_not_noted,
             probes::turns_are_bounded_and_of_the_named_operations,
             probes::probe_that_settles_nothing_is_due_again_when_it_says,
             probes::record_that_is_no_longer_open_is_not_due,
