@@ -21,7 +21,7 @@ fn each_problem_of_onefold_is_understood() {
         let means = answer("stripe", problem.status(), &[PROBLEM], &body).means;
         let expected = match problem.code() {
             "key-conflict" => Means::Conflict,
-            "in-progress" | "owner-alive" => Means::InProgress,
+            "in-progress" | "owner-alive" | "authorization-unavailable" => Means::InProgress,
             "outcome-unknown" => Means::Unknown,
             "key-expired" => Means::Expired,
             "response-not-kept" => Means::NotKept,
