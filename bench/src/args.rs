@@ -22,6 +22,8 @@ pub(crate) enum Bench {
     Gateway,
     /// Claim and settle in the SQLite store, beside a raw log of equal bytes
     Store,
+    /// Claim and settle in the PostgreSQL store, beside a plain insert of equal bytes, with the log that each writes
+    Postgres(Postgres),
     /// Resident memory of the gateway while distinct keys go through it
     Memory(Memory),
     /// All of them
@@ -36,6 +38,16 @@ pub(crate) struct Memory {
     /// Distinct keys
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(10..))]
     pub(crate) keys: u64,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Postgres {
+    /// A server in which a database is made, and dropped again
+    #[arg(long, env = "ONEFOLD_POSTGRES_URL", value_name = "URL")]
+    pub(crate) server: String,
+    /// Records that stand in the table before
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) rows: u32,
 }
 
 /// What every benchmark takes.

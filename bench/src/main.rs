@@ -13,6 +13,7 @@ mod keys;
 mod load;
 mod memory;
 mod nginx;
+mod postgres;
 mod process;
 mod proxied;
 mod raw_log;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Bench::Nothing => upstream::serve_nothing().map(|()| Vec::new()),
         Bench::Gateway => gateway::run(&settings).map(|report| vec![report]),
         Bench::Store => store::run(&settings).map(|report| vec![report]),
+        Bench::Postgres(postgres) => postgres::run(&settings, postgres).map(|report| vec![report]),
         Bench::Memory(memory) => memory::run(&settings, memory.keys).map(|report| vec![report]),
         Bench::All(memory) => all(&settings, memory.keys),
     };

@@ -84,7 +84,7 @@ impl Measured {
         let own = store.clone();
         self.store.push(rate(runtime, self.tasks, settings, move |pair| {
             let store = own.clone();
-            async move { pair.perform(&store).await }
+            async move { pair.perform(&*store).await }
         })?);
         let stats = store.stats();
         self.jobs_a_commit.push(stats.jobs as f64 / stats.commits.max(1) as f64);
@@ -110,7 +110,7 @@ impl Measured {
 }
 
 /// Operations a second of so many tasks, each of which begins the next as soon as one has ended.
-fn rate<F>(
+pub(crate) fn rate<F>(
     runtime: &Runtime,
     tasks: u32,
     settings: &Settings,

@@ -9,7 +9,6 @@ use onefold_core::key::KeyTime;
 use onefold_core::{Answer, Fingerprint, Identity, IdentityKey, Kept, Key, OperationId, Scope, State};
 use onefold_store::codec::{encode_kept, encode_scope, kept_length};
 use onefold_store::{Advance, Advanced, Also, Claim, Claimed, OperationStore, Promise, Start, Step};
-use onefold_store_sqlite::SqliteStore;
 
 use crate::keys::KeyMaker;
 use crate::raw_log::RawLog;
@@ -78,7 +77,7 @@ impl Pair {
     }
 
     /// Claims, then settles.
-    pub(crate) async fn perform(self, store: &SqliteStore) -> Result<()> {
+    pub(crate) async fn perform(self, store: &dyn OperationStore) -> Result<()> {
         let id = self.claim.id;
         let claimed = store.claim(self.claim).await?;
         ensure!(matches!(claimed, Claimed::Won { .. }), "a new key was claimed before: {claimed:?}");
@@ -92,6 +91,15 @@ impl Pair {
         let settled = store.advance(settle).await?;
         ensure!(matches!(settled, Advanced::Done { .. }), "an attempt was superseded: {settled:?}");
         Ok(())
+    }
+
+    /// The same bytes as one row: the digest, and everything else.
+    pub(crate) fn row(self) -> ([u8; 32], Vec<u8>) {
+        let (claim, settle) = self.bytes();
+        let mut bytes = Vec::with_capacity(claim + settle);
+        encode_kept(&self.kept, &mut bytes);
+        bytes.resize(claim + settle - 2 * self.claim.id.as_bytes().len(), b'r');
+        (*self.claim.id.as_bytes(), bytes)
     }
 
     /// Writes the same bytes to the raw log, in as many commits.

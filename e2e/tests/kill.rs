@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 use onefold_e2e::kill_clients::{Clients, Ledger};
 use onefold_e2e::order_service::{Keys, OrderService, confirmation};
 use onefold_e2e::{ROUTE, assert_problem, assert_replay, order};
+use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::{Connection, Gateway, Setup, wait};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -34,9 +35,9 @@ fn seed() -> u64 {
 }
 
 /// Kills the gateway once a round at a random moment, under clients at work.
-async fn killed_under_load(service: &OrderService, lines: &str, seed: u64) -> (Gateway, Ledger) {
+async fn killed_under_load(setup: Setup, lines: &str, seed: u64) -> (Gateway, Ledger) {
     let rounds = number("ONEFOLD_KILL_ROUNDS").unwrap_or(10);
-    let mut gateway = Setup::new(&service.url())
+    let mut gateway = setup
         .store("sweep_every = \"1s\"")
         .operation("CreateOrder", "POST", ROUTE, &format!("lease = \"1s\"\n{lines}"))
         .start()
@@ -84,17 +85,31 @@ async fn assert_nothing_stays_processing(gateway: &Gateway) {
 async fn kill_rounds() {
     let seed = seed();
     let service = OrderService::start(Keys::Ignored, seed).await;
-    let (gateway, ledger) = killed_under_load(&service, "", seed).await;
+    books_balance(Setup::new(&service.url()), &service, seed).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kill_rounds_over_postgresql() {
+    let what = "kill rounds over PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let seed = seed();
+    let service = OrderService::start(Keys::Ignored, seed).await;
+    books_balance(Setup::new(&service.url()).store_url(&database.url()), &service, seed).await;
+}
+
+/// No effect twice, every acknowledged result replays, every lost one is known to be lost and can be settled.
+async fn books_balance(setup: Setup, service: &OrderService, seed: u64) {
+    let (gateway, ledger) = killed_under_load(setup, "", seed).await;
     assert!(ledger.unexpected.is_empty(), "{:?}", ledger.unexpected);
     assert!(!ledger.acknowledged.is_empty(), "nothing was ordered");
-    assert_no_second_order(&service);
+    assert_no_second_order(service);
     assert_acknowledged_results_replay(&gateway, &ledger).await;
     assert_nothing_stays_processing(&gateway).await;
     let without_a_kill: Vec<_> = ledger.unknown.keys().filter(|key| !ledger.lost.contains(*key)).collect();
     assert!(without_a_kill.is_empty(), "unknown without having been in flight: {without_a_kill:?}");
     assert_unknown_are_listed(&gateway, &ledger).await;
-    settle(&gateway, &service, &ledger).await;
-    assert_no_second_order(&service);
+    settle(&gateway, service, &ledger).await;
+    assert_no_second_order(service);
     let orders = service.orders();
     let keys = ledger.acknowledged.keys().chain(ledger.unknown.keys());
     let without_order: Vec<_> = keys.filter(|key| !orders.contains_key(*key)).collect();
@@ -162,7 +177,8 @@ async fn resolve_over_http(gateway: &Gateway, id: &str, verdict: &str, placed: O
 async fn kill_rounds_before_an_upstream_that_honours_keys_leave_nothing_unknown() {
     let seed = seed();
     let service = OrderService::start(Keys::Honoured, seed).await;
-    let (gateway, ledger) = killed_under_load(&service, "on_stale = \"resume\"", seed).await;
+    let (gateway, ledger) =
+        killed_under_load(Setup::new(&service.url()), "on_stale = \"resume\"", seed).await;
     assert!(ledger.unexpected.is_empty(), "{:?}", ledger.unexpected);
     assert!(ledger.unknown.is_empty(), "{:?}", ledger.unknown);
     assert_acknowledged_results_replay(&gateway, &ledger).await;

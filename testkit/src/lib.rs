@@ -12,16 +12,20 @@ pub mod gate;
 pub mod gateway;
 pub mod h2_client;
 pub mod metrics;
+pub mod pgbouncer;
+pub mod postgres;
 pub mod process;
 pub mod raw_upstream;
 pub mod reply;
 pub mod request;
 pub mod setup;
+pub mod skipped;
 pub mod upstream;
 pub mod wait;
 pub mod wire;
 
 mod reply_body;
+mod servers;
 mod upstream_service;
 
 pub use answer::Answer;

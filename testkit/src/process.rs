@@ -27,6 +27,11 @@ impl Process {
         self.signal(Signal::SIGINT);
     }
 
+    /// Has it end without any care (SIGQUIT).
+    pub fn quit(self) {
+        self.signal(Signal::SIGQUIT);
+    }
+
     /// Freezes it (SIGSTOP).
     pub fn freeze(self) {
         self.signal(Signal::SIGSTOP);

@@ -1,14 +1,15 @@
 //! `test`: everything that can fail without a stopwatch.
 //!
-//! Builds the binary that black-box tests drive, runs the documentation's examples (which nextest does not run), every
-//! test and tidy, and closes with one list of what was skipped and why. A test that cannot run here says so in
-//! a line `SKIPPED: what: why` on standard error and in the file that `ONEFOLD_SKIPS` names, since a runner hides
-//! what a passing test prints. Benchmarks are not tests and are not run.
+//! Builds the binary that black-box tests drive, sees to the servers that some of them need (`servers.rs`), runs the
+//! documentation's examples (which nextest does not run), every test and tidy, and closes with one list of what was
+//! skipped and why. A test that cannot run here says so in a line `SKIPPED: what: why` on standard error and in the
+//! file that `ONEFOLD_SKIPS` names, since a runner hides what a passing test prints. Benchmarks are not tests and are
+//! not run.
 
 use anyhow::Result;
 
 use crate::cargo::{self, BIN_VARIABLE, Profile};
-use crate::{repository::Repository, skips, stages::Stages, tidy};
+use crate::{repository::Repository, servers, skips, stages::Stages, tidy};
 
 /// Runs the verb.
 pub fn run() -> Result<()> {
@@ -20,6 +21,7 @@ pub fn run() -> Result<()> {
         binary = Some(cargo::build_onefold(Profile::Debug)?);
         Ok(())
     });
+    stages.run("servers", servers::provide);
     stages.run("documentation's examples", || {
         let mut examples = cargo::cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
         cargo::run(examples.env(skips::VARIABLE, skips.path()))

@@ -18,8 +18,8 @@ pub(crate) struct Args {
 /// What every command takes.
 #[derive(clap::Args)]
 pub(crate) struct Common {
-    /// The store: sqlite:PATH
-    #[arg(long, global = true, env = "ONEFOLD_STORE", value_name = "URL")]
+    /// The store: sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/DATABASE
+    #[arg(long, global = true, env = "ONEFOLD_STORE", hide_env_values = true, value_name = "URL")]
     pub(crate) store: Option<String>,
     /// The settings
     #[arg(long, global = true, env = "ONEFOLD_CONFIG", value_name = "FILE")]
@@ -147,6 +147,12 @@ pub(crate) struct Call {
 pub(crate) enum StoreCommand {
     /// Bring the store to this release's schema
     Migrate,
+    /// Look whether the store can be used, and whether what it acknowledges would survive; exit code 69 if not
+    Check,
+    /// Count records and the bytes they take
+    Stats,
+    /// Sweep now what has expired, and mark lost outcomes
+    Sweep,
 }
 
 #[derive(Subcommand)]

@@ -39,6 +39,11 @@ impl Failure {
         Failure { code: BUSY, message: message.into() }
     }
 
+    /// What is wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Says on stderr what is wrong and gives the exit code.
     pub(crate) fn tell(&self) -> ExitCode {
         eprintln!("onefold: {}", self.message);

@@ -7,6 +7,7 @@ mod args;
 mod call;
 mod demo;
 mod exit;
+mod inspect;
 mod log;
 mod operations;
 mod out;
@@ -41,7 +42,10 @@ fn main() -> ExitCode {
             Command::Call(call) => call::run(&args.common, call).await,
             Command::Serve(serve) => serve::run(&args.common, &serve).await,
             Command::Operations(command) => operations::run(&args.common, command).await,
-            Command::Store(StoreCommand::Migrate) => store::migrate(&args.common),
+            Command::Store(StoreCommand::Migrate) => store::migrate(&args.common).await,
+            Command::Store(StoreCommand::Check) => inspect::check(&args.common).await,
+            Command::Store(StoreCommand::Stats) => inspect::stats(&args.common).await,
+            Command::Store(StoreCommand::Sweep) => inspect::sweep(&args.common).await,
         }
     });
     match done {

@@ -19,7 +19,7 @@ use crate::store;
 
 /// Runs one of the commands.
 pub(crate) async fn run(common: &Common, command: Operations) -> Result<ExitCode, Failure> {
-    let engine = store::engine(common)?;
+    let engine = store::engine(common).await?;
     match command {
         Operations::List(wanted) => list(&engine, common.output, wanted).await,
         Operations::Show { id } => {

@@ -30,14 +30,14 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
         tracing::warn!("{warning}");
     }
     upstream_is_there(&settings).await?;
-    let store = Place::of_settings(&settings).open()?;
+    let store = Place::of_settings(&settings).open().await?;
     let limits = Limits {
         live_keys_per_scope: settings.limits.live_keys_per_scope,
         waiters_per_key: settings.limits.waiters_per_key,
         waiters: settings.limits.waiters,
         ..Limits::default()
     };
-    let engine = Engine::new(Arc::new(store), "gateway", limits);
+    let engine = Engine::new(store.operations(), "gateway", limits);
     let admin = bind(settings.server.admin_listen, "admin_listen").await?;
     let options = options(&settings, serve)?;
     let listen = settings.server.listen;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use onefold_config::{Settings, StoreSettings, StoreUrl};
 use onefold_engine::{Engine, Limits};
-use onefold_store_sqlite::{Options, SqliteStore};
+use onefold_store::OperationStore;
+use onefold_store_postgres::{Address, PostgresStore};
+use onefold_store_sqlite::SqliteStore;
 
 use crate::args::Common;
 use crate::exit::Failure;
@@ -42,29 +44,71 @@ impl Place {
         }
     }
 
-    pub(crate) fn open(&self) -> Result<SqliteStore, Failure> {
-        let StoreUrl::Sqlite(path) = &self.url;
-        let options =
-            Options { seal_keys: self.seal_keys.clone(), migrate: self.migrate, ..Options::default() };
-        SqliteStore::open(path, options).map_err(|error| Failure::unavailable(error.to_string()))
+    pub(crate) async fn open(&self) -> Result<Store, Failure> {
+        match &self.url {
+            StoreUrl::Sqlite(path) => {
+                let (seal_keys, migrate) = (self.seal_keys.clone(), self.migrate);
+                let options = onefold_store_sqlite::Options { seal_keys, migrate, ..Default::default() };
+                let store = SqliteStore::open(path, options).map_err(unavailable)?;
+                Ok(Store::Sqlite(Arc::new(store)))
+            }
+            StoreUrl::Postgres(url) => {
+                let (seal_keys, migrate) = (self.seal_keys.clone(), self.migrate);
+                let options = onefold_store_postgres::Options { seal_keys, migrate, ..Default::default() };
+                let store = PostgresStore::open(&address(url)?, options).await.map_err(unavailable)?;
+                Ok(Store::Postgres(Arc::new(store)))
+            }
+        }
     }
+
+    /// Opens the store that is there; makes none.
+    pub(crate) async fn open_existing(self) -> Result<Store, Failure> {
+        if let StoreUrl::Sqlite(path) = &self.url
+            && !path.exists()
+        {
+            let message =
+                format!("there is no store at {}; name it with --store or --config", path.display());
+            return Err(Failure::unavailable(message));
+        }
+        Place { migrate: false, ..self }.open().await
+    }
+}
+
+/// A store that is open.
+pub(crate) enum Store {
+    Sqlite(Arc<SqliteStore>),
+    Postgres(Arc<PostgresStore>),
+}
+
+impl Store {
+    /// As the engine sees it.
+    pub(crate) fn operations(&self) -> Arc<dyn OperationStore> {
+        match self {
+            Store::Sqlite(store) => store.clone(),
+            Store::Postgres(store) => store.clone(),
+        }
+    }
+}
+
+/// The address of a PostgreSQL store.
+pub(crate) fn address(url: &str) -> Result<Address, Failure> {
+    Address::parse(url).map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn unavailable(error: impl std::error::Error) -> Failure {
+    Failure::unavailable(error.to_string())
 }
 
 /// An engine for a command over the store that is there; it makes none.
-pub(crate) fn engine(common: &Common) -> Result<Engine, Failure> {
-    let place = Place { migrate: false, ..Place::of(common)? };
-    let StoreUrl::Sqlite(path) = &place.url;
-    if !path.exists() {
-        let message = format!("there is no store at {}; name it with --store or --config", path.display());
-        return Err(Failure::unavailable(message));
-    }
-    Ok(Engine::new(Arc::new(place.open()?), "cli", Limits::default()))
+pub(crate) async fn engine(common: &Common) -> Result<Engine, Failure> {
+    let store = Place::of(common)?.open_existing().await?;
+    Ok(Engine::new(store.operations(), "cli", Limits::default()))
 }
 
 /// `onefold store migrate`
-pub(crate) fn migrate(common: &Common) -> Result<ExitCode, Failure> {
+pub(crate) async fn migrate(common: &Common) -> Result<ExitCode, Failure> {
     let place = Place { migrate: true, ..Place::of(common)? };
-    place.open()?;
+    place.open().await?;
     print(format!("{} has the schema of this release", place.url))?;
     Ok(ExitCode::SUCCESS)
 }

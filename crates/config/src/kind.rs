@@ -179,8 +179,11 @@ pub(crate) const STATUS: Kind<StatusPattern> = Kind {
     },
 };
 
-pub(crate) const STORE_URL: Kind<StoreUrl> =
-    Kind { what: "a store", write: "sqlite:PATH", parse: |text| text.parse().map_err(unquoted) };
+pub(crate) const STORE_URL: Kind<StoreUrl> = Kind {
+    what: "a store",
+    write: "sqlite:PATH or postgres://…",
+    parse: |text| text.parse().map_err(unquoted),
+};
 
 pub(crate) const UPSTREAM_URL: Kind<UpstreamUrl> = Kind {
     what: "an upstream",

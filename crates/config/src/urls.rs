@@ -10,10 +10,12 @@ use http::Uri;
 use onefold_core::contract::UrlTemplate;
 
 /// Where the records are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum StoreUrl {
     /// `sqlite:PATH`: a file of this host, relative to the working directory.
     Sqlite(PathBuf),
+    /// `postgres://…`: the whole address, password included; it is shown without.
+    Postgres(String),
 }
 
 /// Where requests go on to: `http` or `https`, a host, and perhaps a path in front of every request's own.
@@ -33,8 +35,7 @@ impl FromStr for StoreUrl {
     type Err = NotAUrl;
 
     fn from_str(text: &str) -> Result<StoreUrl, NotAUrl> {
-        let refuse =
-            |what: String| Err(NotAUrl(format!("{what}; allowed: sqlite:PATH, such as sqlite:onefold.db")));
+        let refuse = |what: String| Err(NotAUrl(format!("{what}; allowed: {STORES}")));
         let Some((scheme, path)) = text.split_once(':') else {
             return refuse("a store has a scheme".into());
         };
@@ -48,18 +49,45 @@ impl FromStr for StoreUrl {
             }
             ("sqlite", path) if path.contains('\0') => refuse("a path holds no zero byte".into()),
             ("sqlite", path) => Ok(StoreUrl::Sqlite(path.into())),
-            ("postgres" | "postgresql", _) => refuse("postgres is not available in this release".into()),
+            ("postgres" | "postgresql", rest) => match rest.strip_prefix("//") {
+                Some(rest) if names_host_and_database(rest) => Ok(StoreUrl::Postgres(text.to_owned())),
+                _ => refuse("a PostgreSQL store names user, host and database".into()),
+            },
             (scheme, _) if scheme.len() <= 16 => refuse(format!("there is no store of the kind {scheme:?}")),
             _ => refuse("there is no such kind of store".into()),
         }
     }
 }
 
+/// Which stores there are.
+const STORES: &str = "sqlite:PATH, such as sqlite:onefold.db, or postgres://USER:PASSWORD@HOST:PORT/DATABASE";
+
+/// `user@host/database`: what the address of a database at least has, and nothing that shows more.
+fn names_host_and_database(rest: &str) -> bool {
+    let address = rest.split(['?', '#']).next().unwrap_or_default();
+    let Some((authority, database)) = address.split_once('/') else { return false };
+    let Some((user, host)) = authority.rsplit_once('@') else { return false };
+    !user.is_empty() && !user.starts_with(':') && !host.is_empty() && !database.is_empty()
+}
+
 impl fmt::Display for StoreUrl {
+    /// Without a password, and without parameters, which may hold one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            StoreUrl::Postgres(url) => {
+                let address = url.split(['?', '#']).next().unwrap_or_default();
+                let rest = address.split_once("://").map_or("", |(_, rest)| rest);
+                let (user, place) = rest.rsplit_once('@').unwrap_or(("", rest));
+                write!(f, "postgres://{}@{place}", user.split(':').next().unwrap_or_default())
+            }
         }
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StoreUrl({self})")
     }
 }
 
@@ -175,13 +203,33 @@ mod tests {
             "redis:x",
         ] {
             let error = bad.parse::<StoreUrl>().unwrap_err().to_string();
-            assert!(error.ends_with("; allowed: sqlite:PATH, such as sqlite:onefold.db"), "{bad}: {error}");
+            assert!(error.ends_with(&format!("; allowed: {STORES}")), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_store_is_a_database_of_postgresql_and_is_shown_without_its_password() {
+        for text in [
+            "postgres://me:hunter2@db:5432/shop?sslmode=require&password=hunter2",
+            "postgresql://me:hunter2@a,b/shop",
+            "postgres://me:hun@hunter2@db/shop",
+        ] {
+            let url: StoreUrl = text.parse().unwrap();
+            assert_eq!(url, StoreUrl::Postgres(text.into()));
+            assert!(!format!("{url} {url:?}").contains("hunter2"), "{url}");
+        }
+        let shown = "postgres://me:hunter2@db:5432/shop?sslmode=require".parse::<StoreUrl>().unwrap();
+        assert_eq!(shown.to_string(), "postgres://me@db:5432/shop");
+        for bad in
+            ["postgres:", "postgres://", "postgres://db", "postgres://db/shop", "postgres://:x@db/shop"]
+        {
+            assert!(bad.parse::<StoreUrl>().is_err(), "{bad}");
         }
     }
 
     #[test]
     fn an_address_with_a_password_is_refused_without_repeating_it() {
-        for text in ["postgres://me:hunter2@db/x", "hunter2-is-a-long-scheme:x", "mysql://me:hunter2@db"] {
+        for text in ["postgres://me:hunter2@/x", "hunter2-is-a-long-scheme:x", "mysql://me:hunter2@db"] {
             assert!(!text.parse::<StoreUrl>().unwrap_err().to_string().contains("hunter2"), "{text}");
         }
         for text in ["http://me:hunter2@host/", "http://hunter2 host/", "ftp://me:hunter2@host"] {

@@ -52,6 +52,7 @@ pub struct Signals {
     unknown: Family<Place, Gauge>,
     unknown_oldest: Family<Place, Gauge>,
     processing: Family<Place, Gauge>,
+    sweep_lag: Family<Place, Gauge>,
 }
 
 impl Signals {
@@ -75,6 +76,7 @@ impl Signals {
             unknown: Family::default(),
             unknown_oldest: Family::default(),
             processing: Family::default(),
+            sweep_lag: Family::default(),
         }
     }
 
@@ -130,6 +132,12 @@ impl Signals {
             self.unknown_oldest.clone(),
         );
         registry.register("processing", "Operations in the state processing", self.processing.clone());
+        registry.register_with_unit(
+            "sweep_lag",
+            "How long the record that waits longest for the sweeper has been due",
+            Unit::Seconds,
+            self.sweep_lag.clone(),
+        );
     }
 
     pub(crate) fn bump(&self, counts: &Counts, operation: &str) {
@@ -166,5 +174,6 @@ impl Signals {
         self.processing.get_or_create(&place).set(whole(survey.processing));
         let oldest = survey.unknown_oldest.map_or(0, |age| age.as_secs());
         self.unknown_oldest.get_or_create(&place).set(whole(oldest));
+        self.sweep_lag.get_or_create(&place).set(whole(survey.sweep_lag.as_secs()));
     }
 }

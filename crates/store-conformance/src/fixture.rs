@@ -23,8 +23,10 @@ pub struct Made {
     pub keep: Box<dyn Any + Send + Sync>,
 }
 
-/// Makes an empty store that lives by the given clock.
-pub type Make = fn(Arc<ManualClock>) -> Made;
+/// The clock of a test that begins.
+pub fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(START))
+}
 
 /// A store under test and its clock.
 pub struct Fixture {
@@ -51,13 +53,8 @@ pub const PROMISE: Promise =
 pub const RUNNING: &[State] = &[State::Processing];
 
 impl Fixture {
-    /// An empty store at `START`.
-    pub fn new(make: Make) -> Fixture {
-        let clock = Arc::new(ManualClock::at(START));
-        Fixture::of(make(clock.clone()), clock)
-    }
-
-    pub(crate) fn of(made: Made, clock: Arc<ManualClock>) -> Fixture {
+    /// A store that was made to live by this clock.
+    pub fn new(made: Made, clock: Arc<ManualClock>) -> Fixture {
         Fixture { store: made.store, clock, _keep: made.keep }
     }
 

@@ -10,14 +10,27 @@ mod fixture;
 mod library;
 mod memory;
 
-pub use fixture::{Fixture, Made, Make};
+pub use fixture::{Fixture, Made, clock};
 pub use library::{Business, Library, Script};
 pub use memory::{BusinessRows, MemoryStore, MemoryWork};
 
-/// Makes one test of each behaviour, on stores that the given [`Make`] makes.
+/// Makes one test of each behaviour, on empty stores that `make` makes: an `async fn(Arc<ManualClock>) -> Option<Made>`
+/// whose store lives by the clock; `None` says that there is no such store here, and the test is skipped.
+///
+/// `conformance!(server_clock: make)` is for stores whose clock is a server's. The behaviours of
+/// [`time`](behaviours::time) do not apply to them: these are about the host's clock, which such a store never reads,
+/// and a server has no other clock to correct its own by.
 #[macro_export]
 macro_rules! conformance {
     ($make:expr) => {
+        $crate::conformance! { server_clock: $make }
+        $crate::conformance! { @each $make;
+            time::time_never_runs_back,
+            time::leap_forward_ends_no_live_lease,
+            time::clock_that_was_set_back_does_not_lengthen_a_lease,
+        }
+    };
+    (server_clock: $make:expr) => {
         $crate::conformance! { @each $make;
             claims::claim_is_won_once_by_many_claimers,
             claims::loser_of_a_claim_sees_the_winners_record,
@@ -67,6 +80,8 @@ macro_rules! conformance {
             probes::unknown_outcome_is_due_at_once_and_says_since_when,
             probes::stale_attempt_that_is_to_be_reconciled_becomes_unknown,
             probes::turn_is_given_to_one_and_comes_back_when_it_is_over,
+            probes::each_of_many_turns_is_given_to_one,
+            probes::probe_of_what_is_not_unknown_is_not_noted,
             probes::turns_are_bounded_and_of_the_named_operations,
             probes::probe_that_settles_nothing_is_due_again_when_it_says,
             probes::record_that_is_no_longer_open_is_not_due,
@@ -85,10 +100,8 @@ macro_rules! conformance {
             payloads::every_kind_of_result_comes_back_as_it_was,
             payloads::empty_body_differs_from_nothing_kept,
             payloads::body_of_a_mebibyte_comes_back_byte_for_byte,
-            time::time_never_runs_back,
-            time::leap_forward_ends_no_live_lease,
-            time::clock_that_was_set_back_does_not_lengthen_a_lease,
             survey::survey_counts_open_records_and_the_age_of_the_unknown,
+            survey::sweep_lag_is_how_long_the_oldest_has_been_due,
             survey::working_store_is_ready,
         }
     };
@@ -96,7 +109,10 @@ macro_rules! conformance {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $behaviour() {
-                $crate::behaviours::$file::$behaviour($crate::Fixture::new($make)).await;
+                let clock = $crate::clock();
+                if let Some(made) = $make(clock.clone()).await {
+                    $crate::behaviours::$file::$behaviour($crate::Fixture::new(made, clock)).await;
+                }
             }
         )*
     };

@@ -11,7 +11,7 @@ use onefold_core::{Kept, OperationId, Resource, TypedValue};
 use onefold_store::clock::ManualClock;
 use onefold_store::{AtomicStore, Atomically, Ended, Entry, Finish, StepStore};
 
-use crate::fixture::{Fixture, Made, START};
+use crate::fixture::{Fixture, Made};
 
 type Reading = Pin<Box<dyn Future<Output = Vec<String>> + Send>>;
 
@@ -73,9 +73,9 @@ impl<S: AtomicStore + StepStore> Deref for Library<S> {
 impl<S: AtomicStore + StepStore> Library<S> {
     /// An empty store at `START`.
     pub fn new(make: impl FnOnce(Arc<ManualClock>) -> Business<S>) -> Library<S> {
-        let clock = Arc::new(ManualClock::at(START));
+        let clock = crate::clock();
         let Business { store, work, rows, keep } = make(clock.clone());
-        let fixture = Fixture::of(Made { store: store.clone(), keep }, clock);
+        let fixture = Fixture::new(Made { store: store.clone(), keep }, clock);
         Library { fixture, atomic: store, work, rows }
     }
 

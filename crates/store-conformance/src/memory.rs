@@ -9,6 +9,7 @@ mod row;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, EventKind, IdentityKey, OperationId, Record, Scope, State, StoreTime};
@@ -207,10 +208,12 @@ impl OperationStore for MemoryStore {
         let unknown = rows.by_id.values().filter(|row| row.record.state == State::OutcomeUnknown);
         let since = unknown.clone().map(|row| row.ended_at).min();
         let processing = rows.by_id.values().filter(|row| row.record.state == State::Processing);
+        let due = rows.by_id.values().filter_map(Row::due_at).min();
         Ok(Survey {
             unknown: unknown.count() as u64,
             unknown_oldest: since.map(|since| since.until(now)),
             processing: processing.count() as u64,
+            sweep_lag: due.map_or(Duration::ZERO, |due| due.until(now)),
         })
     }
 

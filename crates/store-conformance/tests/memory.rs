@@ -5,8 +5,8 @@ use std::sync::Arc;
 use onefold_store::clock::ManualClock;
 use onefold_store_conformance::{Business, Made, MemoryStore, MemoryWork, conformance, library_conformance};
 
-fn make(clock: Arc<ManualClock>) -> Made {
-    Made { store: Arc::new(MemoryStore::new(clock)), keep: Box::new(()) }
+async fn make(clock: Arc<ManualClock>) -> Option<Made> {
+    Some(Made { store: Arc::new(MemoryStore::new(clock)), keep: Box::new(()) })
 }
 
 conformance!(make);

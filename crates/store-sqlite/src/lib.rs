@@ -15,6 +15,7 @@
 mod advance;
 mod atomic;
 mod batch;
+mod check;
 mod checkpoint;
 mod claim;
 mod connection;
@@ -26,6 +27,7 @@ mod file;
 mod guest;
 mod header;
 mod hot;
+mod inventory;
 mod job;
 mod list;
 mod migrate;

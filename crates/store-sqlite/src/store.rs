@@ -13,8 +13,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, IdentityKey, Kept, OperationId};
 use onefold_store::{
-    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, FinishedStep, Judge, OperationStore,
-    Page, ProbeTurn, Query, Read, Sealer, StepPut, StepStore, StoreError, Survey, Swept, TakeProbes,
+    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, Finding, FinishedStep, Inventory,
+    Judge, OperationStore, Page, ProbeTurn, Query, Read, Sealer, StepPut, StepStore, StoreError, Survey,
+    Swept, TakeProbes,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -31,7 +32,7 @@ use crate::readers::Readers;
 use crate::stats::{Counts, Stats};
 use crate::steps::{RawStepPut, StepWork};
 use crate::writer::Writer;
-use crate::{OpenError, Options, events, list, open, probes, read, steps, survey, sweep};
+use crate::{OpenError, Options, check, events, inventory, list, open, probes, read, steps, survey, sweep};
 
 /// What a job costs beside its payload: its row, its index entries.
 const JOB_BYTES: usize = 1024;
@@ -127,6 +128,17 @@ impl SqliteStore {
             RawAdvanced::Superseded(read) => Advanced::Superseded(Box::new(read.open(&self.sealer)?)),
             RawAdvanced::Missing => Advanced::Missing,
         })
+    }
+
+    /// Looks at the content and changes nothing. Walks over the whole file.
+    pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
+        self.readers.run(check::run).await
+    }
+
+    /// Counts what stands, by walking over the tables.
+    pub async fn inventory(&self) -> Result<Inventory, StoreError> {
+        let judge = self.judge.clone();
+        self.readers.run(move |connection| inventory::run(connection, &judge)).await
     }
 
     async fn ask<W, A>(&self, work: W, bytes: usize, job: fn(Ask<W, A>) -> Job) -> Result<A, StoreError> {

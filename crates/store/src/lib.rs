@@ -11,6 +11,7 @@
 mod atomic;
 pub mod clock;
 pub mod codec;
+mod inspection;
 mod judge;
 mod port;
 mod seal;
@@ -20,6 +21,7 @@ mod timeline;
 pub use atomic::{AtomicStore, Atomically, Ended, Entry, Finish};
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
+pub use inspection::{Finding, Gravity, Inventory};
 pub use judge::{Grant, Judge, StoredLease};
 pub use port::{
     Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, ProbeTurn, Promise, Query, Read,

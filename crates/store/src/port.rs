@@ -298,12 +298,14 @@ pub struct Survey {
     pub unknown_oldest: Option<Duration>,
     /// Records in `processing`.
     pub processing: u64,
+    /// How long the record that waits longest for the sweeper has been due; zero when none is.
+    pub sweep_lag: Duration,
 }
 
 /// The operations table of a database.
 #[async_trait]
 pub trait OperationStore: Send + Sync + 'static {
-    /// The name for the label `store`: `sqlite`, `memory`.
+    /// The name for the label `store`: `sqlite`, `postgres`, `memory`.
     fn name(&self) -> &'static str;
 
     /// The secret under which identities are digested, fixed for the life of the store.

@@ -13,6 +13,7 @@ const LIBRARIES: &[&str] = &[
     "core",
     "store",
     "store-sqlite",
+    "store-postgres",
     "store-conformance",
     "engine",
     "http",
@@ -28,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("core", &["canon"]),
     ("store", &["core"]),
     ("store-sqlite", &["store", "core"]),
+    ("store-postgres", &["store", "core"]),
     ("store-conformance", &["store", "core"]),
     ("engine", &["store", "core"]),
     ("http", &["core", "canon"]),
@@ -45,7 +47,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// What any package may use in its tests.
-const FOR_TESTS: &[&str] = &["testkit", "store", "store-sqlite", "store-conformance"];
+const FOR_TESTS: &[&str] = &["testkit", "store", "store-sqlite", "store-postgres", "store-conformance"];
 
 pub fn check(repository: &Repository) -> Vec<Finding> {
     let manifests = repository.ending("/Cargo.toml");

@@ -212,7 +212,7 @@ fn a_flag_overrules_the_file_and_its_mistakes_are_told_of_the_flag() {
     assert_eq!(
         Settings::without_file(&flags).unwrap_err().to_string(),
         "--admin-listen: 0.0.0.0:1 is refused: the admin listener has no roles yet; listen on loopback, such as 127.0.0.1:7070\n\
-         --store: there is no store of the kind \"redis\"; allowed: sqlite:PATH, such as sqlite:onefold.db"
+         --store: there is no store of the kind \"redis\"; allowed: sqlite:PATH, such as sqlite:onefold.db, or postgres://USER:PASSWORD@HOST:PORT/DATABASE"
     );
 }
 

@@ -120,9 +120,9 @@ const SERVER: &[Setting] = &[
 const STORE: &[Setting] = &[
     Setting {
         name: "url",
-        value: "`\"sqlite:PATH\"`",
+        value: "`\"sqlite:PATH\"`, `\"postgres://USER:PASSWORD@HOST:PORT/DATABASE\"`",
         default: Is("\"sqlite:onefold.db\""),
-        says: "The store.",
+        says: "The store: a file of this host, or a PostgreSQL database for any number of gateways ([more](operating.md#postgresql)). `ONEFOLD_STORE` keeps a password out of the file.",
     },
     Setting {
         name: "migrate",

@@ -95,6 +95,45 @@ pub async fn turn_is_given_to_one_and_comes_back_when_it_is_over(f: Fixture) {
     assert_eq!(one(&f).await.probe, 2, "the probe of the one who died counts");
 }
 
+/// However many ask for however much at once.
+pub async fn each_of_many_turns_is_given_to_one(f: Fixture) {
+    const RECORDS: usize = 60;
+    for key in 0..RECORDS {
+        lost(&f, &format!("k-{key}")).await;
+    }
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let store = f.store.clone();
+        let wish = TakeProbes { operations: vec!["CreateOrder".into()], limit: 2, turn: TURN };
+        asking.spawn(async move {
+            let mut given = Vec::new();
+            loop {
+                let turns = store.take_probes(wish.clone()).await.expect("the store works");
+                if turns.is_empty() {
+                    return given;
+                }
+                given.extend(turns.into_iter().map(|turn| (turn.record.id, turn.probe)));
+            }
+        });
+    }
+    let mut given = asking.join_all().await.concat();
+    // A store may pass over what another is just taking.
+    given.extend(take(&f, 1000).await.into_iter().map(|turn| (turn.record.id, turn.probe)));
+    assert_eq!(given.iter().filter(|(_, probe)| *probe == 1).count(), RECORDS);
+    assert_eq!(given.len(), RECORDS, "each once");
+}
+
+/// Whatever its start allows.
+pub async fn probe_of_what_is_not_unknown_is_not_noted(f: Fixture) {
+    let id = f.won("k").await;
+    assert!(matches!(f.ask(id, RUNNING, 1, open(1, true)).await, Advanced::Superseded(_)));
+    assert!(f.record(id).await.lease.is_alive());
+    f.done(id, RUNNING, 1, settle(State::Failed)).await;
+    let ended = ended(Reconciliation::MayRetry);
+    assert!(matches!(f.ask(id, &[State::Failed], 1, ended).await, Advanced::Superseded(_)));
+    assert_eq!(f.record(id).await.reconciliation, Reconciliation::Open);
+}
+
 /// No more than asked for, of these operations alone, those due longest first.
 pub async fn turns_are_bounded_and_of_the_named_operations(f: Fixture) {
     let mut ids = Vec::new();

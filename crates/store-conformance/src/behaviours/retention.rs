@@ -51,6 +51,9 @@ pub async fn record_for_good_never_expires(f: Fixture) {
         f.pass(RETENTION * 100_000);
         assert_eq!(f.store.sweep(1000).await.expect("the store works"), Default::default());
         assert!(!f.record(id).await.is_expired(f.now().await), "{key}");
+        let start = Start { states: &[State::Succeeded], attempt: 1, also: Also::Expired };
+        let advanced = f.ask_also(id, start, begin()).await;
+        assert!(matches!(advanced, Advanced::Superseded(_)), "{key}: {advanced:?}");
     }
 }
 

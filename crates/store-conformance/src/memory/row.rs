@@ -84,6 +84,12 @@ impl Row {
             && self.record.expires_at.is_some_and(|end| end.plus(self.promise.tombstone) <= now)
     }
 
+    /// When the sweeper has to look at it next.
+    pub(super) fn due_at(&self) -> Option<StoreTime> {
+        let end = self.record.expires_at.filter(|_| self.record.state.is_terminal())?;
+        Some(if self.is_tombstone() { end.plus(self.promise.tombstone) } else { end })
+    }
+
     pub(super) fn is_lost(&self, judge: &Judge, moment: Moment) -> bool {
         self.record.on_stale != OnStale::Resume && self.lease(judge, moment) == Lease::Over
     }

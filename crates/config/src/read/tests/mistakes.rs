@@ -54,7 +54,7 @@ max_request = 0
 tls = true
 "#,
         &[
-            r#"4: store.url: there is no store of the kind "redis"; allowed: sqlite:PATH, such as sqlite:onefold.db"#,
+            r#"4: store.url: there is no store of the kind "redis"; allowed: sqlite:PATH, such as sqlite:onefold.db, or postgres://USER:PASSWORD@HOST:PORT/DATABASE"#,
             r#"5: store.migrate: "yes" is neither true nor false; write one of them without quotes"#,
             r#"6: store.sweep_every: "0s": it must be more than 0s"#,
             "8: limits.live_keys_per_scope: 0 is not a number that is allowed; write one from 1 to 1000000000 without quotes",
@@ -92,10 +92,14 @@ fn what_a_later_release_reads_is_not_called_unknown() {
             "9: defaults.on_stale: \"reconcil\" is not allowed; allowed: \"unknown\", \"reconcile\", \"resume\"",
         ],
     );
+}
+
+#[test]
+fn address_of_a_database_is_not_repeated_with_its_password() {
     assert_mistakes(
         "[store]\nurl = \"postgres://me:hunter2@db\"\n",
         &[
-            "4: store.url: postgres is not available in this release; allowed: sqlite:PATH, such as sqlite:onefold.db",
+            "4: store.url: a PostgreSQL store names user, host and database; allowed: sqlite:PATH, such as sqlite:onefold.db, or postgres://USER:PASSWORD@HOST:PORT/DATABASE",
         ],
     );
 }

@@ -1,0 +1,49 @@
+//! The PostgreSQL store: one database for any number of gateways.
+//!
+//! *Promises.* What was acknowledged is committed; it survives whatever the server's commits survive (see
+//! [`check`](PostgresStore::check) for settings under which that is less than it should be). All time is the
+//! server's. Every transition is one conditional statement; whoever loses a race is told so. No statement is
+//! prepared by name and nothing lives in a session, so a pooler in transaction mode may stand between.
+//!
+//! *After a crash* of a gateway every acknowledged transition stands, and its leases end by the stored time. What was
+//! not acknowledged may or may not be there. A request whose connection was lost is sent once more and recognises its
+//! own work by a nonce; serialization failures and deadlocks are rerun; nothing else is.
+//!
+//! *It does not* decide anything, and it reads no replica: one that is read-only is refused. Under asynchronous
+//! replication a failover can lose what was acknowledged last.
+
+mod address;
+mod advance;
+mod batch;
+mod begin;
+mod check;
+mod claim;
+mod counts;
+mod error;
+mod events;
+mod inventory;
+mod lanes;
+mod list;
+mod migrate;
+mod open;
+mod probes;
+mod read;
+mod row;
+mod seal_keys;
+mod server;
+#[cfg(test)]
+mod sql;
+mod stats;
+mod store;
+mod survey;
+mod sweep;
+mod tls;
+
+pub use address::Address;
+pub use error::OpenError;
+pub use open::Options;
+pub use stats::Stats;
+pub use store::PostgresStore;
+
+/// The schema that this release reads and writes.
+pub const SCHEMA_VERSION: u32 = migrate::LATEST;

@@ -1,0 +1,70 @@
+//! Opening a store: the server is looked at before anything is changed.
+//!
+//! A server that is too old, takes no writes, or has a schema of a later release or of something else is refused and
+//! left as it is. What is only a danger is said in the log.
+
+use std::fmt;
+use std::sync::Arc;
+
+use onefold_core::IdentityKey;
+use onefold_store::{Clock, Gravity, Sealer};
+
+use crate::check;
+use crate::migrate::{self, Migrate};
+use crate::server::Server;
+use crate::{Address, OpenError, seal_keys};
+
+/// Connections at most, unless the options say otherwise: the lanes use few, readers and lists the rest.
+const CONNECTIONS_MAX: usize = 12;
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// The keys that seal payloads: the first writes, all read. None: payloads stay plain.
+    pub seal_keys: Vec<[u8; 32]>,
+    /// Whether an old or absent schema is brought to the latest; otherwise it is an error.
+    pub migrate: bool,
+    /// Connections at most. A pooler in front may share fewer among many gateways.
+    pub connections_max: usize,
+    /// For tests alone: a clock in place of the server's.
+    #[doc(hidden)]
+    pub test_clock: Option<Arc<dyn Clock>>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { seal_keys: Vec::new(), migrate: true, connections_max: CONNECTIONS_MAX, test_clock: None }
+    }
+}
+
+impl fmt::Debug for Options {
+    /// Never the keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("seal_keys", &self.seal_keys.len())
+            .field("migrate", &self.migrate)
+            .field("connections_max", &self.connections_max)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A database that was looked at and made ready.
+pub(crate) struct Opened {
+    pub(crate) server: Server,
+    pub(crate) sealer: Sealer,
+    pub(crate) identity_key: IdentityKey,
+}
+
+/// Connects and makes the store ready.
+pub(crate) async fn open(address: &Address, options: &Options) -> Result<Opened, OpenError> {
+    let server = Server::new(address, options.connections_max, options.test_clock.clone())?;
+    let seen = check::look(&server).await?;
+    seen.refuse()?;
+    for finding in seen.findings().iter().filter(|finding| finding.gravity == Gravity::Warning) {
+        tracing::warn!(check = finding.what, "{}", finding.says);
+    }
+    migrate::run(&server, if options.migrate { Migrate::Yes } else { Migrate::No }).await?;
+    let sealer = Sealer::new(&options.seal_keys);
+    let identity_key = seal_keys::unlock(&server, &sealer).await?;
+    Ok(Opened { server, sealer, identity_key })
+}

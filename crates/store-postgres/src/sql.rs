@@ -1,0 +1,68 @@
+//! Every statement of the crate, prepared on the latest schema, and whether the hot ones can go by an index.
+
+use onefold_testkit::postgres::{Database, Isolation};
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+use crate::{Address, Options, PostgresStore};
+use crate::{
+    advance, begin, check, claim, counts, events, inventory, list, probes, read, seal_keys, store, survey,
+    sweep,
+};
+
+/// With the name under which a failure is told.
+const STATEMENTS: [(&str, &str); 23] = [
+    ("claim", claim::CLAIM),
+    ("advance", advance::ADVANCE),
+    ("begin", begin::BEGIN),
+    ("read", read::READ),
+    ("count", counts::COUNT),
+    ("events", events::OF),
+    ("list", list::ALL),
+    ("list open", list::OPEN),
+    ("lose", sweep::LOSE),
+    ("take probes", probes::TAKE),
+    ("sweep", sweep::SWEEP),
+    ("empty scopes", sweep::EMPTY_SCOPES),
+    ("survey", survey::SURVEY),
+    ("probe", store::PROBE),
+    ("look", check::LOOK),
+    ("bytes", inventory::BYTES),
+    ("by state", inventory::BY_STATE),
+    ("secret", seal_keys::SECRET),
+    ("put secret", seal_keys::PUT_SECRET),
+    ("keys", seal_keys::KEYS),
+    ("add key", seal_keys::ADD_KEY),
+    ("drop key", seal_keys::DROP_KEY),
+    ("key in use", seal_keys::IN_USE),
+];
+/// These are asked rarely, and walk over all records.
+const WALKS: [&str; 2] = ["by state", "key in use"];
+
+#[tokio::test]
+async fn every_statement_prepares_and_none_but_two_must_walk_over_the_operations() {
+    let what = "the statements of the PostgreSQL store";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let address = Address::parse(&database.url()).expect("an address");
+    drop(PostgresStore::open(&address, Options::default()).await.expect("a new store opens"));
+    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    // Only where there is no other way; and the plan of any parameters, not of some.
+    client
+        .batch_execute("SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan")
+        .await
+        .expect("set");
+    for (n, (name, sql)) in STATEMENTS.into_iter().enumerate() {
+        let prepared = client.prepare(sql).await.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let params = vec!["NULL"; prepared.params().len()].join(", ");
+        let params = if params.is_empty() { params } else { format!("({params})") };
+        let plan = format!("PREPARE p{n} AS {sql}; EXPLAIN EXECUTE p{n}{params}");
+        let plan = client.simple_query(&plan).await.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let lines = plan.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        let plan = lines.collect::<Vec<_>>().join("\n");
+        let walks = plan.contains("Seq Scan on operations");
+        assert_eq!(walks, WALKS.contains(&name), "{name}\n{plan}");
+    }
+}

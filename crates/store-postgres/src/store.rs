@@ -1,0 +1,178 @@
+//! The store as the engine sees it: claims and transitions go to their lanes, everything else straight to the server.
+//!
+//! Payloads are encoded, sealed and opened on the caller's side. A call whose future is dropped may or may not have
+//! its effect. When the store is dropped, what waits is still done, and then the connections are closed.
+
+use async_trait::async_trait;
+use onefold_core::{Counters, Event, FingerprintBuilder, IdentityKey, OperationId};
+use onefold_store::{
+    Advance, Advanced, Claim, Claimed, Finding, Gravity, Inventory, OperationStore, Page, ProbeTurn, Query,
+    Read, Sealer, Step, StoreError, Survey, Swept, TakeProbes,
+};
+use std::sync::Arc;
+use tokio_postgres::types::Type;
+
+use crate::advance::AdvanceWork;
+use crate::begin::BeginWork;
+use crate::check;
+use crate::claim::{ClaimWork, RawClaimed};
+use crate::lanes::Lanes;
+use crate::migrate::{self, LATEST};
+use crate::server::{IfLost, Server};
+use crate::stats::{Counts, Stats};
+use crate::{
+    Address, OpenError, Options, counts, events, inventory, list, open, probes, read, survey, sweep,
+};
+
+/// Lanes of each kind: while one waits for its commit another can gather and send.
+const LANES: usize = 2;
+/// Shards of a scope's counter: as many gateways can claim in one scope without waiting for each other's commit.
+const SHARDS: i16 = 16;
+
+/// Writes, and leaves nothing behind but the same row again.
+pub(crate) const PROBE: &str = "INSERT INTO onefold.meta (name, value) VALUES ('probe', ''::bytea)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+
+/// A PostgreSQL database as a store of operations.
+pub struct PostgresStore {
+    identity_key: IdentityKey,
+    sealer: Sealer,
+    server: Server,
+    shard: i16,
+    claims: Lanes<ClaimWork>,
+    beginnings: Lanes<BeginWork>,
+    advances: Lanes<AdvanceWork>,
+    counts: Arc<Counts>,
+}
+
+impl PostgresStore {
+    /// Connects, checks the server, brings the schema to this release's and unlocks the store. Must be called inside
+    /// a tokio runtime, which the store then needs until it is dropped.
+    pub async fn open(address: &Address, options: Options) -> Result<PostgresStore, OpenError> {
+        let opened = open::open(address, &options).await?;
+        let counts = Arc::new(Counts::default());
+        Ok(PostgresStore {
+            identity_key: opened.identity_key,
+            sealer: opened.sealer,
+            shard: rand::random_range(0..SHARDS),
+            claims: Lanes::start(LANES, &opened.server, &counts),
+            beginnings: Lanes::start(1, &opened.server, &counts),
+            advances: Lanes::start(LANES, &opened.server, &counts),
+            server: opened.server,
+            counts,
+        })
+    }
+
+    /// Looks at the server and at the schema, and changes nothing.
+    pub async fn check(address: &Address) -> Result<Vec<Finding>, OpenError> {
+        let server = Server::new(address, 1, None)?;
+        let mut findings = check::look(&server).await?.findings();
+        let connection = server.connection().await?;
+        findings.push(match migrate::schema_of(&**connection).await {
+            Ok(LATEST) => Finding::new("schema", Gravity::Fine, format!("schema {LATEST}, this release's")),
+            Ok(found) => {
+                let error = OpenError::NeedsMigration { found, needed: LATEST };
+                Finding::new("schema", Gravity::Failure, error.to_string())
+            }
+            Err(error) => Finding::new("schema", Gravity::Failure, error.to_string()),
+        });
+        Ok(findings)
+    }
+
+    /// What the lanes did since the store was opened.
+    pub fn stats(&self) -> Stats {
+        self.counts.read()
+    }
+
+    /// Counts what stands, by walking over the tables.
+    pub async fn inventory(&self) -> Result<Inventory, StoreError> {
+        inventory::run(&self.server).await
+    }
+
+    /// Where a scope is counted. Under the store's secret, so that nobody can make two scopes share a place.
+    fn bucket(&self, scope: &[u8]) -> i64 {
+        let digest = FingerprintBuilder::new(&self.identity_key).part("scope", scope).finish().digest;
+        let [a, b, c, d, e, f, g, h, ..] = digest;
+        i64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+}
+
+/// Jobs of one operation go through one lane.
+fn place(id: OperationId) -> u64 {
+    u64::from(id.as_bytes()[31])
+}
+
+#[async_trait]
+impl OperationStore for PostgresStore {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn identity_key(&self) -> &IdentityKey {
+        &self.identity_key
+    }
+
+    async fn read(&self, id: OperationId) -> Result<Read, StoreError> {
+        read::one(id, &self.server).await?.open(&self.sealer)
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+        let work = ClaimWork::new(claim, |scope| self.bucket(scope), self.shard);
+        let place = work.bucket.unsigned_abs();
+        Ok(match self.claims.ask(work, place).await? {
+            RawClaimed::Won { now } => Claimed::Won { now },
+            RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(&self.sealer)?)),
+            RawClaimed::QuotaReached => Claimed::QuotaReached,
+            RawClaimed::KeyTooOld { now } => Claimed::KeyTooOld { now },
+        })
+    }
+
+    async fn advance(&self, advance: Advance) -> Result<Advanced, StoreError> {
+        let place = place(advance.id);
+        let advanced = match &advance.step {
+            Step::Begin { .. } => {
+                let work = BeginWork::new(advance, |scope| self.bucket(scope), self.shard);
+                self.beginnings.ask(work, place).await?
+            }
+            _ => self.advances.ask(AdvanceWork::new(advance, &self.sealer), place).await?,
+        };
+        advanced.open(&self.sealer)
+    }
+
+    async fn count(&self, counts: Vec<(OperationId, Counters)>) -> Result<(), StoreError> {
+        counts::run(counts, &self.server).await
+    }
+
+    async fn list(&self, query: Query) -> Result<Page, StoreError> {
+        let page = list::run(&query, &self.server).await?;
+        let records = page.records.into_iter().map(|record| record.open(&self.sealer));
+        let records = records.collect::<Result<_, _>>()?;
+        Ok(Page { now: page.now, records, next_cursor: page.next_cursor })
+    }
+
+    async fn events(&self, id: OperationId) -> Result<Vec<Event>, StoreError> {
+        events::of(id, &self.server).await
+    }
+
+    async fn lose_stale(&self, limit: u32) -> Result<u64, StoreError> {
+        sweep::lose_stale(limit, &self.server).await
+    }
+
+    async fn take_probes(&self, take: TakeProbes) -> Result<Vec<ProbeTurn>, StoreError> {
+        probes::take(&take, &self.server, &self.sealer).await
+    }
+
+    async fn sweep(&self, limit: u32) -> Result<Swept, StoreError> {
+        sweep::run(limit, &self.server).await
+    }
+
+    async fn survey(&self) -> Result<Survey, StoreError> {
+        survey::run(&self.server).await
+    }
+
+    async fn ready(&self) -> Result<(), StoreError> {
+        let none: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 0] = [];
+        self.server.ask(PROBE, &none, IfLost::AskAgain).await?;
+        Ok(())
+    }
+}

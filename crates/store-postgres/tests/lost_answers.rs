@@ -1,0 +1,125 @@
+//! An answer that is lost on its way: the store asks once more and recognises what it has done itself.
+
+mod asking;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use asking::{claim, open, settle};
+use onefold_core::{EventKind, State};
+use onefold_store::{Advanced, Claimed, NewEvent, OperationStore};
+use onefold_testkit::postgres::{Database, Isolation};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A peer in the middle that hands everything on, until it is told to lose answers.
+struct Middle {
+    url: String,
+    /// So many answers to statements are still to be lost, each with its connection.
+    to_lose: Arc<AtomicUsize>,
+}
+
+impl Middle {
+    async fn before(database: &Database) -> Middle {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let to = database.url();
+        let (front, back) = to.split_once('@').expect("a user");
+        let (server, name) = back.split_once('/').expect("a database");
+        let url = format!("{front}@{}/{name}?sslmode=disable", listener.local_addr().expect("an address"));
+        let (server, to_lose) = (server.to_owned(), Arc::new(AtomicUsize::new(0)));
+        let lose = to_lose.clone();
+        tokio::spawn(async move {
+            loop {
+                let Ok((client, _)) = listener.accept().await else { return };
+                let server = TcpStream::connect(&server).await.expect("the server runs");
+                tokio::spawn(hand_on(client, server, lose.clone()));
+            }
+        });
+        Middle { url, to_lose }
+    }
+
+    fn lose(&self, answers: usize) {
+        self.to_lose.store(answers, Ordering::SeqCst);
+    }
+}
+
+/// An answer is lost once the server has given it: what it says has happened.
+async fn hand_on(client: TcpStream, server: TcpStream, to_lose: Arc<AtomicUsize>) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let there = tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+    let mut buffer = vec![0; 1 << 16];
+    while let Ok(read @ 1..) = from_server.read(&mut buffer).await {
+        let one_less = |left: usize| left.checked_sub(1);
+        if to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok() {
+            break;
+        }
+        if to_client.write_all(&buffer[..read]).await.is_err() {
+            break;
+        }
+    }
+    there.abort();
+}
+
+fn late() -> Option<NewEvent> {
+    Some(NewEvent {
+        kind: EventKind::LateSuccess,
+        who: "process-1".into(),
+        reason: "late".into(),
+        evidence: String::new(),
+    })
+}
+
+#[tokio::test]
+async fn claim_whose_answer_is_lost_is_known_to_be_won() {
+    let what = "answers of PostgreSQL that are lost";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let middle = Middle::before(&database).await;
+    let store = open(&middle.url).await;
+    store.claim(claim(&store, "before")).await.expect("connections are made");
+    middle.lose(1);
+    let claimed = store.claim(claim(&store, "k")).await.expect("it is asked once more");
+    assert!(matches!(claimed, Claimed::Won { .. }), "{claimed:?}");
+    let again = store.claim(claim(&store, "k")).await.expect("the store works");
+    assert!(matches!(again, Claimed::Exists(_)), "another claim is not taken for one's own: {again:?}");
+}
+
+#[tokio::test]
+async fn outcome_whose_answer_is_lost_is_known_to_be_settled_and_leaves_no_evidence_of_a_second() {
+    let what = "answers of PostgreSQL that are lost";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let middle = Middle::before(&database).await;
+    let store = open(&middle.url).await;
+    let new = claim(&store, "k");
+    let id = new.id;
+    store.claim(new).await.expect("the store works");
+    store.advance(settle(onefold_core::OperationId::from_bytes([1; 32]), b"", None)).await.expect("connects");
+    middle.lose(1);
+    let advanced = store.advance(settle(id, b"done", late())).await.expect("it is asked once more");
+    let record = store.read(id).await.expect("the store works").record.expect("the record");
+    assert_eq!(record.state, State::Succeeded);
+    let expected =
+        Advanced::Done { now: record.completed_at.expect("completed"), expires_at: record.expires_at };
+    assert_eq!(advanced, expected, "the first answer");
+    assert_eq!(store.events(id).await.expect("the store works"), []);
+    let again = store.advance(settle(id, b"again", late())).await.expect("the store works");
+    assert!(
+        matches!(again, Advanced::Superseded(_)),
+        "another outcome is not taken for one's own: {again:?}"
+    );
+    assert_eq!(store.events(id).await.expect("the store works").len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_lost_again_and_again_is_unavailable() {
+    let what = "answers of PostgreSQL that are lost";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let middle = Middle::before(&database).await;
+    let store = open(&middle.url).await;
+    middle.lose(100);
+    let lost = store.claim(claim(&store, "k")).await;
+    assert!(matches!(lost, Err(onefold_store::StoreError::Unavailable(_))), "{lost:?}");
+    middle.lose(0);
+    let claimed = store.claim(claim(&store, "other")).await.expect("it works again");
+    assert!(matches!(claimed, Claimed::Won { .. }), "{claimed:?}");
+}

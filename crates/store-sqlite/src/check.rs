@@ -1,0 +1,33 @@
+//! What `onefold store check` looks at in a store that is open: whether its content is whole.
+
+use onefold_store::{Finding, Gravity};
+use rusqlite::Connection;
+
+use crate::SCHEMA_VERSION;
+
+/// Walks over every page; stops at the first fault.
+const WHOLE: &str = "PRAGMA quick_check(1)";
+const DURABLE: &str = "SELECT (SELECT journal_mode FROM pragma_journal_mode)";
+
+/// Looks at the store and changes nothing. That it was opened shows already that it is ours, of this release's schema,
+/// writable and unlocked.
+pub(crate) fn run(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let schema = format!("schema {SCHEMA_VERSION}, this release's");
+    let mut findings = vec![
+        Finding::new("schema", Gravity::Fine, schema),
+        Finding::new("file", Gravity::Fine, "it can be read and written"),
+    ];
+    let log: String = connection.query_row(DURABLE, [], |row| row.get(0))?;
+    findings.push(match log.as_str() {
+        "wal" => Finding::new("durability", Gravity::Fine, "every commit is in the log and synced"),
+        other => {
+            Finding::new("durability", Gravity::Failure, format!("the log is off: journal_mode is {other}"))
+        }
+    });
+    let whole: String = connection.query_row(WHOLE, [], |row| row.get(0))?;
+    findings.push(match whole.as_str() {
+        "ok" => Finding::new("content", Gravity::Fine, "every page is whole"),
+        fault => Finding::new("content", Gravity::Failure, format!("the file is damaged: {fault}")),
+    });
+    Ok(findings)
+}
