@@ -7,6 +7,7 @@ use std::sync::Arc;
 use asking::{claim, open, settle};
 use onefold_store::{Advanced, Claimed, OperationStore, StoreError};
 use onefold_testkit::postgres::{Database, Isolation};
+use onefold_testkit::wait;
 use tokio::task::JoinSet;
 
 const JOBS: u64 = 200;
@@ -47,6 +48,15 @@ async fn gateways_that_claim_the_same_keys_in_other_orders_do_not_deadlock() {
     let what = "two stores on one PostgreSQL database";
     let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
     let stores = [Arc::new(open(&database.url()).await), Arc::new(open(&database.url()).await)];
+    // Batches overlap for sure.
+    database
+        .execute(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql
+                AS 'BEGIN PERFORM pg_sleep(0.002); RETURN NEW; END';
+            CREATE TRIGGER slow AFTER INSERT ON onefold.operations FOR EACH ROW EXECUTE FUNCTION slow();
+            CREATE TRIGGER slow_too BEFORE INSERT ON onefold.operations FOR EACH ROW EXECUTE FUNCTION slow();",
+        )
+        .await;
     let mut jobs = JoinSet::new();
     for n in 0..JOBS {
         for (store, n) in [(stores[0].clone(), n), (stores[1].clone(), JOBS - 1 - n)] {
@@ -57,10 +67,14 @@ async fn gateways_that_claim_the_same_keys_in_other_orders_do_not_deadlock() {
         }
     }
     assert_eq!(jobs.join_all().await.into_iter().sum::<u64>(), JOBS, "each was won once");
-    assert_eq!(
-        database.ask("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").await,
-        "0"
-    );
+    // A session tells the server what it has seen when it ends, at the latest.
+    drop(stores);
+    let others = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    wait::until_within(wait::DEADLINE, "the sessions have ended", async || database.ask(others).await == "0")
+        .await;
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(database.ask(deadlocks).await, "0");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
