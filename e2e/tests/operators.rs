@@ -243,3 +243,16 @@ async fn list_whose_reader_has_gone_ends_quietly() {
     let ended = command.output().expect("runs");
     assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(0), ""));
 }
+
+#[tokio::test]
+async fn counters_that_wake_somebody_stand_at_0_from_the_start() {
+    let upstream = Upstream::start().await;
+    let gateway = setup(&upstream, "").start().await;
+    let metrics = gateway.metrics().await;
+    for name in ["late_successes", "result_not_stored", "outcomes_lost"] {
+        let series = format!("onefold_{name}_total{{operation=\"CreateOrder\"");
+        let line = metrics.text().lines().find(|line| line.starts_with(&series));
+        assert!(line.is_some_and(|line| line.ends_with(" 0")), "{name}: {line:?}");
+    }
+    assert!(metrics.text().contains("\nonefold_store_errors_total{"), "{}", metrics.text());
+}

@@ -82,6 +82,8 @@ impl Signals {
 
     /// Registers everything under the prefix `onefold_`.
     pub fn register(&self, registry: &mut Registry) {
+        let _ =
+            (self.fenced_writes.get_or_create(&self.place()), self.store_errors.get_or_create(&self.place()));
         let registry = registry.sub_registry_with_prefix("onefold");
         registry.register("attempts_begun", "Attempts that began", self.attempts_begun.clone());
         registry.register(
@@ -140,14 +142,32 @@ impl Signals {
         );
     }
 
+    /// Has the counters of an operation stand at 0 from the start: an alert on a rise would not see a series that begins
+    /// with its first event.
+    pub fn start_at_zero(&self, operation: &str) {
+        let of_operations = [
+            &self.attempts_begun,
+            &self.duplicates,
+            &self.replays,
+            &self.conflicts,
+            &self.busy,
+            &self.stale_takeovers,
+            &self.late_successes,
+            &self.expired_keys,
+            &self.result_not_stored,
+            &self.outcomes_lost,
+        ];
+        for counts in of_operations {
+            let _ = counts.get_or_create(&self.labels(operation));
+        }
+    }
+
+    fn labels(&self, operation: &str) -> Labels {
+        Labels { operation: operation.to_owned(), surface: self.surface, store: self.store }
+    }
+
     pub(crate) fn bump(&self, counts: &Counts, operation: &str) {
-        counts
-            .get_or_create(&Labels {
-                operation: operation.to_owned(),
-                surface: self.surface,
-                store: self.store,
-            })
-            .inc();
+        counts.get_or_create(&self.labels(operation)).inc();
     }
 
     pub(crate) fn reconciled(&self, operation: &str, verdict: &'static str) {

@@ -56,6 +56,10 @@ pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
     let address = listener.local_addr()?;
     let services = Services::new();
     let reconciling = engine.reconcile(reconcile::registrations(&options, &services));
+    let implicit = options.implicit.as_ref().map(|implicit| &implicit.route.label);
+    for label in options.routes.iter().map(|route| &route.label).chain(implicit) {
+        engine.signals().start_at_zero(label);
+    }
     let gateway = Arc::new(Gateway {
         end_to_end: {
             let implicit = options.implicit.as_ref().map(|implicit| &implicit.route.contract);
