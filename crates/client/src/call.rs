@@ -141,6 +141,18 @@ impl Stopped {
     }
 }
 
+/// What happened under the key before this call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Past {
+    /// Nothing: the key was made for this call, or there is none.
+    #[default]
+    Fresh,
+    /// Perhaps something: the key comes from elsewhere. That nothing happened is said of this call alone.
+    Perhaps,
+    /// The intention was begun before and not finished: there may have been attempts.
+    Begun,
+}
+
 /// One operation on its way: from the first attempt to its end.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -148,8 +160,13 @@ pub struct Call {
     repeat: Repeat,
     /// Attempts and retries, without what was sent because the destination asked for it.
     attempts: u32,
+    past: Past,
     /// It may have happened.
     doubt: bool,
+    /// It may have happened, for an attempt was lost on its way: no page of the destination knows of that one.
+    lost: bool,
+    /// The destination has said once already that it is settled.
+    settled: bool,
     /// It was seen running.
     running: bool,
     page: Option<String>,
@@ -171,12 +188,22 @@ impl Call {
             policy,
             repeat,
             attempts: 1,
+            past: Past::Fresh,
             doubt: false,
+            lost: false,
+            settled: false,
             running: false,
             page: None,
             polls: 0,
             said: Said::default(),
         }
+    }
+
+    /// What happened under the key before.
+    #[must_use]
+    pub fn after(self, past: Past) -> Call {
+        let begun = past == Past::Begun;
+        Call { past, doubt: begun, lost: begun, ..self }
     }
 
     /// How long the attempt that begins now may take: its own time-out or what is left, whichever is shorter.
@@ -200,7 +227,7 @@ impl Call {
             }
             Event::Lost | Event::TimedOut => {
                 self.heard_nothing();
-                self.doubt = true;
+                (self.doubt, self.lost) = (true, true);
                 match self.repeat {
                     Repeat::Never => self.end(Stopped::NotRepeatable),
                     Repeat::ByKey | Repeat::ByMethod => self.retry(elapsed, dice),
@@ -227,7 +254,7 @@ impl Call {
     }
 
     fn answered(&mut self, reading: Reading, elapsed: Duration, dice: f64) -> Next {
-        let Reading { means, retry_after, poll, safe_to_use_new_key, .. } = reading;
+        let Reading { means, retry_after, poll, safe_to_use_new_key, settles, .. } = reading;
         self.said = Said { retry_after, safe_to_use_new_key };
         self.running = means == Means::InProgress;
         // Whoever warns of a new key knows of an attempt that may have had its effect.
@@ -235,6 +262,8 @@ impl Call {
         self.page = poll.filter(|_| self.repeat == Repeat::ByKey);
         match means {
             Means::Succeeded => Next::End(self.ended(Verdict::Succeeded, Stopped::Final)),
+            // After a lost attempt a bare "not found" or "exists already" may be the echo of its success.
+            Means::Rejected if self.doubt && !settles => self.end(Stopped::Useless),
             Means::Rejected => Next::End(self.ended(Verdict::Rejected, Stopped::Final)),
             Means::Conflict => Next::End(self.ended(Verdict::Conflict, Stopped::Final)),
             Means::Expired => Next::End(self.ended(Verdict::Expired, Stopped::Final)),
@@ -259,13 +288,14 @@ impl Call {
 
     fn page_read(&mut self, page: Page, elapsed: Duration, dice: f64) -> Next {
         match page {
+            Page::Settled if self.settled => self.retry(elapsed, dice),
             Page::Settled => {
-                self.polls = 0;
+                (self.polls, self.settled) = (0, true);
                 Next::Send { after: Duration::ZERO, is_retry: false }
             }
             Page::Free => {
                 self.said = Said::default();
-                (self.doubt, self.running) = (false, false);
+                (self.doubt, self.running) = (self.lost, false);
                 self.retry(elapsed, dice)
             }
             Page::Running { retry_after } | Page::Unknown { retry_after } => {
@@ -280,7 +310,7 @@ impl Call {
         }
     }
 
-    /// Waits for what runs or will be settled: uses up no attempt.
+    /// Waits for what runs or will be settled. Sending for what runs uses up no attempt.
     fn wait(&mut self, elapsed: Duration, dice: f64) -> Next {
         let asked = self.said.retry_after.unwrap_or(self.policy.wait_min).max(self.policy.wait_min);
         let after = self.with_jitter(asked, dice);
@@ -292,18 +322,23 @@ impl Call {
                 self.polls += 1;
                 Next::Poll { after, path: path.clone() }
             }
-            _ => {
+            _ if self.running => {
                 self.polls = 0;
                 Next::Send { after, is_retry: false }
             }
+            _ => self.retry_after(Some(asked), elapsed, dice),
         }
     }
 
     fn retry(&mut self, elapsed: Duration, dice: f64) -> Next {
+        self.retry_after(self.said.retry_after, elapsed, dice)
+    }
+
+    fn retry_after(&mut self, asked: Option<Duration>, elapsed: Duration, dice: f64) -> Next {
         if self.attempts >= self.policy.attempts_max {
             return self.end(Stopped::AttemptsSpent);
         }
-        let after = match self.said.retry_after {
+        let after = match asked {
             Some(asked) => self.with_jitter(asked, dice),
             None => self.policy.backoff.pause(self.attempts - 1, dice),
         };
@@ -328,7 +363,8 @@ impl Call {
 
     fn ended(&self, verdict: Verdict, stopped: Stopped) -> End {
         let by_verdict = match verdict {
-            Verdict::Rejected | Verdict::NotDone => true,
+            Verdict::Rejected => true,
+            Verdict::NotDone => self.past == Past::Fresh,
             // The document knows whether what ended was a rejection.
             Verdict::AnswerNotKept => self.said.safe_to_use_new_key == Some(true),
             Verdict::Succeeded

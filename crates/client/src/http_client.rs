@@ -15,7 +15,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use tokio_rustls::rustls;
 
 use crate::answer::Ended;
-use crate::call::Call;
+use crate::call::{Call, Past};
 use crate::destination::{Destinations, origin};
 use crate::drive::{Progress, drive};
 use crate::intentions::{IntentionError, Intentions};
@@ -207,9 +207,14 @@ impl Client {
     /// Only what kept the request from being sent. How it ended is [`Ended`].
     pub async fn send(&self, request: Request, key: &OperationKey) -> Result<Ended, ClientError> {
         let attempt = self.prepared(request, Some(key))?;
-        let mut ended = self.drive(attempt, true).await;
+        let past = if key.was_used() { Past::Perhaps } else { Past::Fresh };
+        Ok(self.keyed(attempt, key, past).await)
+    }
+
+    async fn keyed(&self, attempt: Attempt, key: &OperationKey, past: Past) -> Ended {
+        let mut ended = self.drive(attempt, true, past).await;
         ended.key = Some(key.clone());
-        Ok(ended)
+        ended
     }
 
     /// Sends a request under the key of a kept intention: made and flushed to the disk now, or found from before. When
@@ -231,7 +236,9 @@ impl Client {
         {
             return Err(ClientError::TooOld { age: begun.age, window });
         }
-        let mut ended = self.send(request, &begun.key).await?;
+        let attempt = self.prepared(request, Some(&begun.key))?;
+        let past = if begun.found { Past::Begun } else { Past::Fresh };
+        let mut ended = self.keyed(attempt, &begun.key, past).await;
         if ended.verdict.is_final() {
             ended.forget_error = blocking(move || intentions.finish(&begun.name)).await.err();
         }
@@ -245,7 +252,7 @@ impl Client {
     pub async fn send_without_key(&self, request: Request) -> Result<Ended, ClientError> {
         let repeat = Repeat::of(request.method(), false) != Repeat::Never;
         let attempt = if repeat { self.prepared(request, None)? } else { self.once(request) };
-        Ok(self.drive(attempt, false).await)
+        Ok(self.drive(attempt, false, Past::Fresh).await)
     }
 
     /// Budgets and circuits of the destinations of this client.
@@ -253,8 +260,8 @@ impl Client {
         &self.0.destinations
     }
 
-    async fn drive(&self, mut attempt: Attempt, has_key: bool) -> Ended {
-        let call = Call::new(self.0.policy, Repeat::of(attempt.method(), has_key));
+    async fn drive(&self, mut attempt: Attempt, has_key: bool, past: Past) -> Ended {
+        let call = Call::new(self.0.policy, Repeat::of(attempt.method(), has_key)).after(past);
         let uri = attempt.url().as_str().parse().unwrap_or_default();
         let destination = self.0.destinations.of(&origin(&uri));
         let watch = |progress| {

@@ -6,6 +6,9 @@
 //! a collision are 3 in 10⁹.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use onefold_core::{Key, KeyError};
@@ -14,8 +17,12 @@ use uuid::{NoContext, Timestamp, Uuid};
 use crate::clock;
 
 /// The key of one intention. The same in every attempt; never made again by a retry.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct OperationKey(Key);
+#[derive(Clone)]
+pub struct OperationKey {
+    key: Key,
+    /// It may have been sent. Clones share it.
+    used: Arc<AtomicBool>,
+}
 
 impl OperationKey {
     /// A new key that nobody else has: a UUID of version 7.
@@ -33,7 +40,7 @@ impl OperationKey {
     pub fn generate_at(since_epoch: Duration) -> OperationKey {
         let time = Timestamp::from_unix(NoContext, since_epoch.as_secs(), since_epoch.subsec_nanos());
         let text = Uuid::new_v7(time).hyphenated().to_string();
-        OperationKey(Key::new(text).expect("a UUID is a key"))
+        OperationKey::of(Key::new(text).expect("a UUID is a key"), false)
     }
 
     /// A key that the business already has for this one intention, such as `checkout-7f82`. It must name the
@@ -43,21 +50,45 @@ impl OperationKey {
     /// Empty, all blanks, or more than 255 bytes. Whether a provider takes it is asked by
     /// [`Profile::fit`](crate::Profile::fit).
     pub fn business(key: impl Into<String>) -> Result<OperationKey, KeyError> {
-        Key::new(key).map(OperationKey)
+        Key::new(key).map(|key| OperationKey::of(key, true))
+    }
+
+    fn of(key: Key, used: bool) -> OperationKey {
+        OperationKey { key, used: Arc::new(AtomicBool::new(used)) }
+    }
+
+    /// Whether the key may have been sent before: every key that was not made here, and every one that was sent here.
+    /// From now on it has been.
+    pub(crate) fn was_used(&self) -> bool {
+        self.used.swap(true, Ordering::Relaxed)
     }
 
     /// The key as text.
     pub fn as_str(&self) -> &str {
-        self.0.as_str()
+        self.key.as_str()
     }
 
     /// The key as an RFC 9651 String, for a header. `None` when it holds what no such String can carry.
     pub(crate) fn quoted(&self) -> Option<String> {
-        self.0.to_header()
+        self.key.to_header()
     }
 
     pub(crate) fn key(&self) -> &Key {
-        &self.0
+        &self.key
+    }
+}
+
+impl PartialEq for OperationKey {
+    fn eq(&self, other: &OperationKey) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for OperationKey {}
+
+impl Hash for OperationKey {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.key.hash(hasher);
     }
 }
 

@@ -27,7 +27,7 @@ use tower_service::Service;
 
 use crate::OperationKey;
 use crate::answer::{Answer, NotSettled};
-use crate::call::{Call, Stopped, Verdict};
+use crate::call::{Call, Past, Stopped, Verdict};
 use crate::destination::{Destinations, origin};
 use crate::drive::{NoAnswer, Transport, drive};
 use crate::limits::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX};
@@ -170,8 +170,10 @@ where
     if let Some(key) = &key {
         carry(&mut head, key, &settings.profile)?;
     }
+    let has_key = key.is_some();
     let bytes = Limited::new(given, REQUEST_BYTES_MAX).collect().await?.to_bytes();
-    let call = Call::new(settings.policy, Repeat::of(&head.method, key.is_some()));
+    let past = if key.is_some_and(|key| key.was_used()) { Past::Perhaps } else { Past::Fresh };
+    let call = Call::new(settings.policy, Repeat::of(&head.method, has_key)).after(past);
     let name = settings.destination.clone().unwrap_or_else(|| origin(&head.uri));
     let destination = settings.destinations.of(&name);
     let mut attempt = Attempt { inner, head, bytes, body };

@@ -80,7 +80,7 @@ mod retry_after;
 
 pub use answer::{Answer, Ended, NotSettled};
 pub use budget::BudgetSettings;
-pub use call::{Call, End, Event, Next, Stopped, Verdict};
+pub use call::{Call, End, Event, Next, Past, Stopped, Verdict};
 pub use circuit::{CircuitSettings, CircuitState};
 pub use destination::{Destination, Destinations, Snapshot, origin};
 pub use downstream::{Downstream, Step};

@@ -13,6 +13,7 @@ use onefold_core::problem::TYPE_BASE;
 use serde_json::Value;
 
 use crate::Profile;
+use crate::limits::RETRY_AFTER_MAX;
 use crate::profile::Means;
 use crate::retry_after::{self, Asked};
 
@@ -54,6 +55,9 @@ pub struct Reading {
     pub poll: Option<String>,
     /// What the answer itself says about a new key.
     pub safe_to_use_new_key: Option<bool>,
+    /// It speaks of the operation and not of this request alone: a replay, an answer of Onefold, or one that the
+    /// profile knows.
+    pub settles: bool,
     /// The destination is in trouble (and not just this request): counted by its circuit.
     pub(crate) in_trouble: bool,
 }
@@ -63,20 +67,18 @@ pub fn read(received: Received<'_>, profile: &Profile, now: Duration) -> Reading
     let json: Option<Value> = serde_json::from_slice(received.body).ok();
     let problem = json.as_ref().and_then(|json| onefold_problem(&received, json));
     let asked = retry_after::read(received.headers, profile.reset.as_ref(), now);
-    let means = match problem {
-        Some(problem) => by_problem(problem),
-        None => {
-            let by_rule = profile.answers.iter().find_map(|rule| rule.reads(&received, json.as_ref()));
-            by_rule.unwrap_or_else(|| by_status(&received))
-        }
-    };
+    let by_rule = || profile.answers.iter().find_map(|rule| rule.reads(&received, json.as_ref()));
+    let known = problem.map(by_problem).or_else(by_rule);
+    let means = known.unwrap_or_else(|| by_status(&received));
     let document = problem.and(json.as_ref());
+    let replayed = received.text(&REPLAYED) == Some("true");
     Reading {
         means,
-        replayed: received.text(&REPLAYED) == Some("true"),
+        replayed,
+        settles: replayed || known.is_some() || received.headers.contains_key(OPERATION),
         retry_after: match asked {
             Asked::Wait(wait) => Some(wait),
-            Asked::Nothing => document.and_then(|d| d["retry_after_ms"].as_u64()).map(Duration::from_millis),
+            Asked::Nothing => document.and_then(|d| waits(&d["retry_after_ms"])),
         },
         poll: received
             .text(&OPERATION)
@@ -89,6 +91,10 @@ pub fn read(received: Received<'_>, profile: &Profile, now: Duration) -> Reading
     }
 }
 
+fn waits(milliseconds: &Value) -> Option<Duration> {
+    milliseconds.as_u64().map(|ms| Duration::from_millis(ms).min(RETRY_AFTER_MAX))
+}
+
 /// A path on the same host and nothing else: credentials go there.
 fn is_own_path(path: &str) -> bool {
     path.starts_with('/')
@@ -97,13 +103,14 @@ fn is_own_path(path: &str) -> bool {
         && path.parse::<http::uri::PathAndQuery>().is_ok()
 }
 
+/// A problem of Onefold. One that only a later release knows says nothing that this one could act on.
 fn onefold_problem(received: &Received<'_>, json: &Value) -> Option<Problem> {
     if !received.media_type_is("application/problem+json") {
         return None;
     }
     let code = json["type"].as_str()?.strip_prefix(TYPE_BASE)?;
     // One code has several statuses; what it means is the same.
-    Problem::ALL.into_iter().find(|problem| problem.code() == code)
+    Problem::ALL.into_iter().find(|problem| problem.code() == code).or(Some(Problem::OutcomeUnknown))
 }
 
 fn by_problem(problem: Problem) -> Means {
@@ -133,6 +140,8 @@ fn by_problem(problem: Problem) -> Means {
 fn by_status(received: &Received<'_>) -> Means {
     match received.status.as_u16() {
         202 if is_accepted(received) => Means::InProgress,
+        // The request is to be sent elsewhere: here nothing was done with it.
+        307 | 308 => Means::Refused,
         200..=399 => Means::Succeeded,
         401 | 403 | 407 | 431 => Means::Refused,
         408 | 421 | 425 | 429 => Means::NotDone,
@@ -184,7 +193,7 @@ pub fn read_page(received: Received<'_>, now: Duration) -> Page {
         Ok(json) if received.status == StatusCode::OK => json,
         _ => return Page::Gone,
     };
-    let retry_after = asked.or_else(|| json["retry_after_ms"].as_u64().map(Duration::from_millis));
+    let retry_after = asked.or_else(|| waits(&json["retry_after_ms"]));
     match json["state"].as_str() {
         Some("succeeded" | "rejected") => Page::Settled,
         Some("failed") if json["answers"]["new_attempt"] == "no" => Page::Settled,

@@ -19,10 +19,8 @@ pub(crate) enum Asked {
 /// The longest wait that the answer asks for. `now` is the time since 1970.
 pub(crate) fn read(headers: &HeaderMap, reset: Option<&HeaderName>, now: Duration) -> Asked {
     let sent_at = text(headers, &header::DATE).and_then(date).unwrap_or(now);
-    let after = text(headers, &header::RETRY_AFTER).and_then(|value| match seconds(value) {
-        Some(wait) => Some(wait),
-        None => date(value).map(|until| until.saturating_sub(sent_at)),
-    });
+    let lines = headers.get_all(header::RETRY_AFTER).iter().filter_map(|line| line.to_str().ok());
+    let after = lines.filter_map(|line| asks(line, sent_at)).max();
     let pushback = text(headers, &HeaderName::from_static("grpc-retry-pushback-ms"))
         .and_then(|value| value.parse().ok().map(Duration::from_millis));
     let lifted = reset
@@ -37,6 +35,14 @@ pub(crate) fn read(headers: &HeaderMap, reset: Option<&HeaderName>, now: Duratio
     }
 }
 
+/// The longest wait in one line: seconds, a date, or a list that a proxy has made of several lines.
+fn asks(line: &str, sent_at: Duration) -> Option<Duration> {
+    match date(line.trim()) {
+        Some(until) => Some(until.saturating_sub(sent_at)),
+        None => line.split(',').filter_map(|one| seconds(one.trim())).max(),
+    }
+}
+
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 
 fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
@@ -44,9 +50,14 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 fn seconds(value: &str) -> Option<Duration> {
-    let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
-    // More digits than fit are a very long time, not none.
-    digits.then(|| Duration::from_secs(value.parse().unwrap_or(u64::MAX)))
+    let (whole, part) = value.split_once('.').unwrap_or((value, ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(part) {
+        return None;
+    }
+    // More digits than fit are a very long time, not none; a part of a second is a second.
+    let seconds = whole.parse().unwrap_or(u64::MAX).saturating_add(u64::from(!part.is_empty()));
+    Some(Duration::from_secs(seconds))
 }
 
 fn date(value: &str) -> Option<Duration> {
@@ -75,7 +86,7 @@ mod tests {
         assert_eq!(asked(&[("retry-after", "7")]), wait(7));
         assert_eq!(asked(&[("retry-after", "0")]), wait(0));
         assert_eq!(asked(&[("retry-after", "99999999999999999999999")]), Asked::Wait(RETRY_AFTER_MAX));
-        for nonsense in ["", "-1", "1.5", "soon", "Fri, 31 Dec"] {
+        for nonsense in ["", "-1", "1.5s", ".5", "soon", "Fri, 31 Dec"] {
             assert_eq!(asked(&[("retry-after", nonsense)]), Asked::Nothing, "{nonsense}");
         }
         let at = ("retry-after", "Tue, 14 Nov 2023 22:14:00 GMT");
@@ -92,5 +103,13 @@ mod tests {
         let pushback = ("grpc-retry-pushback-ms", "2500");
         assert_eq!(asked(&[pushback, ("retry-after", "1")]), Asked::Wait(Duration::from_millis(2500)));
         assert_eq!(asked(&[("grpc-retry-pushback-ms", "-1")]), Asked::Nothing);
+    }
+
+    #[test]
+    fn the_longest_of_several_waits_counts_and_a_part_of_a_second_is_a_second() {
+        let wait = |seconds| Asked::Wait(Duration::from_secs(seconds));
+        assert_eq!(asked(&[("retry-after", "1"), ("retry-after", "6")]), wait(6));
+        assert_eq!(asked(&[("retry-after", "1, 6")]), wait(6));
+        assert_eq!(asked(&[("retry-after", "1.5")]), wait(2));
     }
 }

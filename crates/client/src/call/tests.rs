@@ -31,6 +31,7 @@ fn asking(means: Means, retry_after: Option<Duration>, poll: Option<&str>) -> Ev
         retry_after,
         poll: poll.map(str::to_owned),
         safe_to_use_new_key: None,
+        settles: true,
         in_trouble: false,
     })
 }
@@ -148,7 +149,7 @@ fn a_page_that_is_gone_or_never_settles_is_left_for_the_request_itself() {
     let mut gone = call(Repeat::ByKey);
     gone.next(unknown(), SECOND, 0.0);
     let next = gone.next(Event::Page(Page::Gone), SECOND, 0.0);
-    assert_eq!(next, Next::Send { after: SECOND, is_retry: false });
+    assert_eq!(next, Next::Send { after: SECOND, is_retry: true });
     let mut stuck = call(Repeat::ByKey);
     stuck.next(unknown(), SECOND, 0.0);
     let page = || Event::Page(Page::Running { retry_after: None });
@@ -261,5 +262,76 @@ proptest! {
             prop_assert!(retries < policy().attempts_max);
             prop_assert!(elapsed < policy().deadline);
         }
+    }
+}
+
+fn bare(means: Means) -> Event {
+    match answer(means) {
+        Event::Answer(reading) => Event::Answer(Reading { settles: false, ..reading }),
+        other => other,
+    }
+}
+
+#[test]
+fn after_a_lost_attempt_only_what_speaks_of_the_operation_rejects_it() {
+    for repeat in [Repeat::ByKey, Repeat::ByMethod] {
+        let mut echoed = call(repeat);
+        retries(&mut echoed, Event::Lost);
+        let end = ends(&mut echoed, bare(Means::Rejected), Verdict::OutcomeUnknown, Stopped::Useless);
+        assert!(!end.safe_to_use_new_key);
+        let mut replayed = call(repeat);
+        retries(&mut replayed, Event::Lost);
+        ends(&mut replayed, answer(Means::Rejected), Verdict::Rejected, Stopped::Final);
+    }
+    ends(&mut call(Repeat::ByKey), bare(Means::Rejected), Verdict::Rejected, Stopped::Final);
+}
+
+#[test]
+fn an_intention_that_was_begun_before_is_in_doubt_from_the_start() {
+    let begun = || call(Repeat::ByKey).after(Past::Begun);
+    ends(&mut begun(), answer(Means::Refused), Verdict::OutcomeUnknown, Stopped::Useless);
+    ends(&mut begun(), bare(Means::Rejected), Verdict::OutcomeUnknown, Stopped::Useless);
+    assert_eq!(begun().stop(Stopped::CircuitOpen).verdict, Verdict::OutcomeUnknown);
+    ends(&mut begun(), answer(Means::Succeeded), Verdict::Succeeded, Stopped::Final);
+}
+
+#[test]
+fn a_key_from_elsewhere_is_never_called_safe_to_leave_for_a_new_one() {
+    let mut perhaps = call(Repeat::ByKey).after(Past::Perhaps);
+    let end = ends(&mut perhaps, answer(Means::Refused), Verdict::NotDone, Stopped::Useless);
+    assert!(!end.safe_to_use_new_key, "an earlier call under it may have done it");
+    let end = ends(&mut call(Repeat::ByKey), answer(Means::Refused), Verdict::NotDone, Stopped::Useless);
+    assert!(end.safe_to_use_new_key);
+}
+
+#[test]
+fn a_page_that_calls_the_key_free_knows_nothing_of_an_attempt_that_was_lost_on_its_way() {
+    let mut lost = call(Repeat::ByKey);
+    retries(&mut lost, Event::Lost);
+    let running = asking(Means::InProgress, None, Some("/operations/ab"));
+    assert!(matches!(lost.next(running, SECOND, 0.5), Next::Poll { .. }));
+    let _ = lost.next(Event::Page(Page::Free), SECOND, 0.5);
+    assert_eq!(lost.stop(Stopped::AttemptsSpent).verdict, Verdict::OutcomeUnknown);
+}
+
+#[test]
+fn what_is_not_running_is_sent_within_the_attempts_whatever_its_page_says() {
+    for page in [Page::Gone, Page::Settled] {
+        let mut call = call(Repeat::ByKey);
+        let mut sent = 1;
+        let end = loop {
+            let unknown = asking(Means::Unknown, None, Some("/operations/ab"));
+            let mut next = call.next(unknown, Duration::ZERO, 0.0);
+            while let Next::Poll { .. } = next {
+                next = call.next(Event::Page(page), Duration::ZERO, 0.0);
+            }
+            match next {
+                Next::Send { .. } => sent += 1,
+                Next::End(end) => break end,
+                Next::Poll { .. } => unreachable!("read above"),
+            }
+            assert!(sent <= policy().attempts_max + 1, "{page:?}: sent {sent} times");
+        };
+        assert_eq!((end.verdict, end.stopped), (Verdict::OutcomeUnknown, Stopped::AttemptsSpent));
     }
 }

@@ -151,3 +151,25 @@ fn pages_are_read() {
         assert_eq!(page(status, body), expected, "{status} {body}");
     }
 }
+
+#[test]
+fn a_problem_of_a_later_release_is_not_taken_for_a_rejection() {
+    let body = format!(r#"{{"type":"{TYPE_BASE}held-for-review","safe_to_use_new_key":false}}"#);
+    let reading = answer("onefold", 409, &[PROBLEM], &body);
+    assert_eq!((reading.means, reading.safe_to_use_new_key), (Means::Unknown, Some(false)));
+}
+
+#[test]
+fn a_redirect_that_keeps_the_method_has_done_nothing() {
+    for status in [307, 308] {
+        assert_eq!(answer("onefold", status, &[("location", "/elsewhere")], "").means, Means::Refused);
+    }
+    assert_eq!(answer("onefold", 303, &[("location", "/orders/1")], "").means, Means::Succeeded);
+}
+
+#[test]
+fn what_speaks_of_the_operation_is_told_from_what_speaks_of_one_request() {
+    assert!(!answer("github", 404, &[], "{}").settles);
+    assert!(answer("onefold", 404, &[("onefold-operation", "/operations/ab")], "{}").settles);
+    assert!(answer("onefold", 404, &[("idempotent-replayed", "true")], "{}").settles);
+}

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use onefold_client::reqwest::Method;
-use onefold_client::{ClientError, Stopped, Verdict};
+use onefold_client::{ClientError, OperationKey, Stopped, Verdict};
 use onefold_testkit::raw_upstream::RawSeen;
 use onefold_testkit::{Gate, Missing, RawUpstream, Reply, ReservedAddress, Step, Upstream};
 
@@ -63,7 +63,12 @@ async fn b102_refused_connection_is_not_done() {
     let nobody = ReservedAddress::take();
     let ended = order(&client(), &nobody.url(), &key("payout-1")).await;
     assert_eq!((ended.verdict, ended.stopped), (Verdict::NotDone, Stopped::AttemptsSpent));
-    assert!(ended.safe_to_use_new_key);
+    assert!(!ended.safe_to_use_new_key, "whoever gave the key may have sent it before");
+    let fresh = OperationKey::generate();
+    let ended = order(&client(), &nobody.url(), &fresh).await;
+    assert!(ended.verdict == Verdict::NotDone && ended.safe_to_use_new_key);
+    let ended = order(&client(), &nobody.url(), &fresh).await;
+    assert!(!ended.safe_to_use_new_key, "it is not fresh any more");
     let client = client();
     let ended = client.send_without_key(request(&client, Method::POST, &nobody.url())).await.unwrap();
     assert_eq!(
