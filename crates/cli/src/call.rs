@@ -5,7 +5,7 @@
 
 mod report;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -33,14 +33,17 @@ pub(crate) async fn run(common: &Common, call: Call) -> Result<ExitCode, Failure
     let client = client.destinations(one_operation(call.attempts));
     let client = client.build().map_err(|e| Failure::failed(e.to_string()))?;
     let request = request(&client, method, &call)?;
-    report.key(key.as_ref());
+    if report.key(key.as_ref()).is_err() {
+        // Nobody could come back with this key, and stderr cannot be told why.
+        return Ok(ExitCode::from(2));
+    }
     let ended = match &key {
         Some(key) => client.send(request, key).await,
         None => client.send_without_key(request).await,
     };
     let ended = ended.map_err(|error| Failure::usage(error.to_string()))?;
     report.ended(&ended, key.as_ref());
-    hand_on(&ended, common.output)?;
+    hand_on(&ended, common.output, report);
     Ok(ExitCode::from(code(&ended)))
 }
 
@@ -117,15 +120,19 @@ fn data(given: Option<&str>) -> Result<Option<Vec<u8>>, Failure> {
     read.map(Some).map_err(|error| Failure::usage(format!("--data: {given} cannot be read: {error}")))
 }
 
-/// The body as it came; with `--output json` the report holds it.
-fn hand_on(ended: &Ended, output: Output) -> Result<(), Failure> {
+/// The body as it came; with `--output json` the report holds it. What became of the operation does not depend on who
+/// reads the answer: a failure is said and keeps the verdict's exit code.
+fn hand_on(ended: &Ended, output: Output, report: Report) {
     let bytes = match output {
         Output::Text => ended.answer.as_ref().map(|answer| answer.body.to_vec()).unwrap_or_default(),
         Output::Json => format!("{}\n", report::json(ended)).into_bytes(),
     };
     let mut out = std::io::stdout().lock();
-    let written = out.write_all(&bytes).and_then(|()| out.flush());
-    written.map_err(|error| Failure::failed(format!("the answer could not be written: {error}")))
+    match out.write_all(&bytes).and_then(|()| out.flush()) {
+        // A reader that has gone (`| head`) has seen what it wanted.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => report.not_handed_on(&error),
+        _ => {}
+    }
 }
 
 fn code(ended: &Ended) -> u8 {

@@ -1,9 +1,11 @@
 //! What `onefold call` says on stderr: text, or with `--output json` one object a line; and its JSON on stdout.
 
+use std::io::{self, Write};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use onefold_client::limits::ANSWER_BYTES_MAX;
 use onefold_client::meaning::Page;
 use onefold_client::{Ended, Means, NotSettled, OperationKey, Progress, Until, Verdict};
 use serde_json::{Value, json};
@@ -21,14 +23,28 @@ impl Report {
     }
 
     /// Before anything is sent.
-    pub(super) fn key(self, key: Option<&OperationKey>) {
+    ///
+    /// # Errors
+    /// The key could not be written: nobody could come back with it.
+    pub(super) fn key(self, key: Option<&OperationKey>) -> io::Result<()> {
         match key {
-            Some(key) => self.say(
-                format!("key {} (--key takes it again)", shown(key)),
-                json!({"event": "key", "key": key.as_str()}),
+            Some(key) => self.written(
+                &format!("key {} (--key takes it again)", shown(key)),
+                &json!({"event": "key", "key": key.as_str()}),
             ),
-            None => self.say("no key".into(), json!({"event": "key", "key": null})),
+            None => {
+                self.say("no key".into(), json!({"event": "key", "key": null}));
+                Ok(())
+            }
         }
+    }
+
+    /// The answer is here and stdout did not take it. It changes nothing about the operation.
+    pub(super) fn not_handed_on(self, error: &io::Error) {
+        self.say(
+            format!("the answer could not be written to stdout: {error}"),
+            json!({"event": "not_written", "why": error.to_string()}),
+        );
     }
 
     pub(super) fn watch(self) -> impl Fn(Progress) + Send + Sync + 'static {
@@ -56,7 +72,9 @@ impl Report {
             text.push_str(&format!("\nthe same operation again: --key {}", shown(key)));
         }
         if ended.answer.as_ref().is_some_and(|answer| answer.is_cut) {
-            text.push_str("\nthe answer is longer than what is printed");
+            text.push_str(&format!(
+                "\nthe answer is longer: only its first {ANSWER_BYTES_MAX} bytes are kept"
+            ));
         }
         let mut value = json(ended);
         value["event"] = json!("ended");
@@ -114,11 +132,17 @@ impl Report {
         }
     }
 
+    /// A reader that has gone does not end the call.
     fn say(self, text: String, value: Value) {
-        match self.output {
-            Output::Text => eprintln!("{}", printable(&text)),
-            Output::Json => eprintln!("{value}"),
-        }
+        let _ = self.written(&text, &value);
+    }
+
+    fn written(self, text: &str, value: &Value) -> io::Result<()> {
+        let line = match self.output {
+            Output::Text => format!("{}\n", printable(text)),
+            Output::Json => format!("{value}\n"),
+        };
+        io::stderr().lock().write_all(line.as_bytes())
     }
 }
 
@@ -140,6 +164,7 @@ pub(super) fn json(ended: &Ended) -> Value {
             .iter()
             .map(|(name, value)| json!([name.as_str(), String::from_utf8_lossy(value.as_bytes())]));
         value["headers"] = lines.collect();
+        value["cut"] = json!(answer.is_cut);
         match std::str::from_utf8(&answer.body) {
             Ok(text) => value["body"] = json!(text),
             Err(_) => value["body_base64"] = json!(STANDARD.encode(&answer.body)),
