@@ -231,6 +231,9 @@ async fn call_that_could_not_be_meant_is_exit_2_and_sends_nothing() {
         &["--profile", "acme"],
         &["--profile", "github", "--key", "k"],
         &["--header", "Idempotency-Key: k"],
+        &["--header", "Content-Length: 3", "--data", "abcdef"],
+        &["--header", "Transfer-Encoding: chunked", "--data", "abcdef"],
+        &["--header", "Host:"],
         &["--profile", "square", "--key", "0123456789012345678901234567890123456789012345"],
     ] {
         let mut args = vec!["call", "POST", &url];
@@ -239,6 +242,30 @@ async fn call_that_could_not_be_meant_is_exit_2_and_sends_nothing() {
         ended.assert_code(2);
     }
     assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn secret_in_what_is_wrong_is_not_printed() {
+    let upstream = Upstream::start().await;
+    let directory = TestDirectory::create();
+    let url = upstream.url();
+    for args in [
+        &["--header", "Authorization Bearer S3CR3T", &url][..],
+        &["--header", "Authorization: Bearer\nS3CR3T", &url],
+        &["http://u:S3CR3T@127.0.0.1:99999/"],
+        &["ftp://u:S3CR3T@127.0.0.1/"],
+        &["http://u:S3CR3T@/"],
+        &["--header", "Authorization: x", &url.replace("//", "//u:S3CR3T@")],
+    ] {
+        let ended = binary::onefold(directory.path(), &[&["call", "POST"], args].concat()).await;
+        ended.assert_code(2);
+        assert!(!ended.stderr.contains("S3CR3T") && ended.stdout.is_empty(), "{ended:?}");
+    }
+    assert!(upstream.seen().is_empty());
+    let nobody = ReservedAddress::take().url().replace("//", "//u:S3CR3T@");
+    let ended = binary::onefold(directory.path(), &["call", "POST", &nobody, "--attempts", "1"]).await;
+    ended.assert_code(69);
+    assert!(!ended.stderr.contains("S3CR3T"), "{ended:?}");
 }
 
 #[tokio::test]

@@ -4,13 +4,13 @@
 //! key. The body of the final answer goes to stdout byte for byte; everything else goes to stderr.
 
 mod report;
+mod request;
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Method, header};
-use onefold_client::reqwest::Request;
+use http::Method;
 use onefold_client::{
     BudgetSettings, CircuitSettings, Client, Destinations, Ended, OperationKey, Policy, Profile, Verdict,
 };
@@ -32,7 +32,7 @@ pub(crate) async fn run(common: &Common, call: Call) -> Result<ExitCode, Failure
     let client = Client::builder().profile(profile).policy(policy).watch(report.watch());
     let client = client.destinations(one_operation(call.attempts));
     let client = client.build().map_err(|e| Failure::failed(e.to_string()))?;
-    let request = request(&client, method, &call)?;
+    let request = request::request(&client, method, &call)?;
     if report.key(key.as_ref()).is_err() {
         // Nobody could come back with this key, and stderr cannot be told why.
         return Ok(ExitCode::from(2));
@@ -77,47 +77,6 @@ fn key(method: &Method, given: Option<&str>, profile: &Profile) -> Result<Option
         None if method.is_safe() || profile.carrier.is_none() => Ok(None),
         None => Ok(Some(OperationKey::generate())),
     }
-}
-
-fn request(client: &Client, method: Method, call: &Call) -> Result<Request, Failure> {
-    let mut request = client.request(method, &call.url).build().map_err(|e| usage("URL", &e))?;
-    if !matches!(request.url().scheme(), "http" | "https") {
-        return Err(Failure::usage("URL: write one that begins with http:// or https://"));
-    }
-    for line in &call.header {
-        let (name, value) = header_line(line)?;
-        request.headers_mut().append(name, value);
-    }
-    if let Some(data) = data(call.data.as_deref())? {
-        if !request.headers().contains_key(header::CONTENT_TYPE) {
-            let is_json = serde_json::from_slice::<serde_json::Value>(&data).is_ok();
-            let media = if is_json { "application/json" } else { "application/octet-stream" };
-            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
-        }
-        *request.body_mut() = Some(data.into());
-    }
-    Ok(request)
-}
-
-fn header_line(line: &str) -> Result<(HeaderName, HeaderValue), Failure> {
-    let wrong = || Failure::usage(format!("--header: write 'Name: value'; this is none: {line:?}"));
-    let (name, value) = line.split_once(':').ok_or_else(wrong)?;
-    let name = name.trim().parse().map_err(|_| wrong())?;
-    let value = value.trim().parse().map_err(|_| wrong())?;
-    Ok((name, value))
-}
-
-fn data(given: Option<&str>) -> Result<Option<Vec<u8>>, Failure> {
-    let Some(given) = given else { return Ok(None) };
-    let read = match given.strip_prefix('@') {
-        None => return Ok(Some(given.as_bytes().to_vec())),
-        Some("-") => {
-            let mut bytes = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-        }
-        Some(file) => std::fs::read(file),
-    };
-    read.map(Some).map_err(|error| Failure::usage(format!("--data: {given} cannot be read: {error}")))
 }
 
 /// The body as it came; with `--output json` the report holds it. What became of the operation does not depend on who
