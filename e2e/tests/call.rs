@@ -240,8 +240,41 @@ async fn call_that_could_not_be_meant_is_exit_2_and_sends_nothing() {
         args.extend(more);
         let ended = binary::onefold(directory.path(), &args).await;
         ended.assert_code(2);
+        assert!(!ended.stderr.contains("takes it again"), "{}", ended.stderr);
     }
     assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn body_that_does_not_end_or_is_too_long_is_exit_2_and_sends_nothing() {
+    let upstream = Upstream::start().await;
+    let directory = TestDirectory::create();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = binary::command(directory.path());
+    command.args(["call", "POST", &upstream.url(), "--data", "@-", "--deadline", "200ms"]).stdin(reader);
+    let endless = binary::run(command).await;
+    drop(writer);
+    endless.assert_code(2);
+    assert!(endless.stderr.contains("deadline"), "{}", endless.stderr);
+    let long = directory.file("long");
+    File::create(&long).unwrap().set_len(64 * 1024 * 1024 + 1).unwrap();
+    let too_long =
+        binary::onefold(directory.path(), &["call", "POST", &upstream.url(), "--data", "@long"]).await;
+    too_long.assert_code(2);
+    assert!(too_long.stderr.contains("64 MiB"), "{}", too_long.stderr);
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn body_comes_from_stdin() {
+    let upstream = Upstream::start().await;
+    let directory = TestDirectory::create();
+    std::fs::write(directory.file("body"), BODY).unwrap();
+    let mut command = binary::command(directory.path());
+    command.args(["call", "POST", &upstream.url(), "--data", "@-"]);
+    command.stdin(File::open(directory.file("body")).unwrap());
+    binary::run(command).await.assert_code(0);
+    assert_eq!(upstream.seen()[0].body, BODY.as_bytes());
 }
 
 #[tokio::test]

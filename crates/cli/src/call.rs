@@ -9,30 +9,41 @@ mod request;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
+use onefold_client::reqwest::Request;
 use onefold_client::{
     BudgetSettings, CircuitSettings, Client, Destinations, Ended, OperationKey, Policy, Profile, Verdict,
 };
+use tokio::time::Instant;
 
 use crate::args::{Call, Common, Output};
 use crate::exit::{self, Failure};
 use report::Report;
+use request::Head;
 
 pub(crate) async fn run(common: &Common, call: Call) -> Result<ExitCode, Failure> {
+    let begun = Instant::now();
     let report = Report::new(common.output);
     let profile = profile(&call.profile)?;
+    let deadline = onefold_config::duration(&call.deadline).map_err(|e| usage("--deadline", &e))?;
+    let method: Method = call.method.to_ascii_uppercase().parse().map_err(|e| usage("METHOD", &e))?;
+    let key = key(&method, call.key.as_deref(), &profile)?;
+    let head = Head::of(method, &call)?;
+    let data = request::data(call.data.as_deref(), deadline).await?;
     let policy = Policy {
-        deadline: onefold_config::duration(&call.deadline).map_err(|e| usage("--deadline", &e))?,
+        deadline: deadline.saturating_sub(begun.elapsed()),
         attempts_max: call.attempts,
         ..Policy::default()
     };
-    let method: Method = call.method.to_ascii_uppercase().parse().map_err(|e| usage("METHOD", &e))?;
-    let key = key(&method, call.key.as_deref(), &profile)?;
-    let client = Client::builder().profile(profile).policy(policy).watch(report.watch());
+    let client = Client::builder().profile(profile.clone()).policy(policy).watch(report.watch());
     let client = client.destinations(one_operation(call.attempts));
     let client = client.build().map_err(|e| Failure::failed(e.to_string()))?;
-    let request = request::request(&client, method, &call)?;
+    let request = head.request(&client, data)?;
+    if let (Some(key), Some(request)) = (&key, request.try_clone()) {
+        try_key(profile, request, key).await?;
+    }
     if report.key(key.as_ref()).is_err() {
         // Nobody could come back with this key, and stderr cannot be told why.
         return Ok(ExitCode::from(2));
@@ -45,6 +56,15 @@ pub(crate) async fn run(common: &Common, call: Call) -> Result<ExitCode, Failure
     report.ended(&ended, key.as_ref());
     hand_on(&ended, common.output, report);
     Ok(ExitCode::from(code(&ended)))
+}
+
+/// Whether the client takes this key for this request: a key that it refuses is not shown as one to come back with.
+/// With no time at all it sends nothing.
+async fn try_key(profile: Profile, request: Request, key: &OperationKey) -> Result<(), Failure> {
+    let policy = Policy { deadline: Duration::ZERO, ..Policy::default() };
+    let client = Client::builder().profile(profile).policy(policy).destinations(one_operation(1)).build();
+    let client = client.map_err(|error| Failure::failed(error.to_string()))?;
+    client.send(request, key).await.map(drop).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// A process with one operation has nothing to share a budget with: its attempts are its bound.

@@ -2,34 +2,56 @@
 //!
 //! Header lines and URLs hold credentials: what is wrong with one is said without it.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use onefold_client::Client;
 use onefold_client::reqwest::{Request, Url};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::usage;
 use crate::args::Call;
 use crate::exit::Failure;
 
-pub(super) fn request(client: &Client, method: Method, call: &Call) -> Result<Request, Failure> {
-    let url = url(&call.url)?;
-    let headers = headers(&call.header)?;
-    let request = client.request(method, url).build();
-    let mut request = request.map_err(|error| usage("URL", &error.without_url()))?;
-    if headers.contains_key(header::AUTHORIZATION) && request.headers().contains_key(header::AUTHORIZATION) {
-        return Err(Failure::usage("--header: the URL has credentials already; drop them, or Authorization"));
-    }
-    request.headers_mut().extend(headers);
-    if let Some(data) = data(call.data.as_deref())? {
-        if !request.headers().contains_key(header::CONTENT_TYPE) {
-            let is_json = serde_json::from_slice::<serde_json::Value>(&data).is_ok();
-            let media = if is_json { "application/json" } else { "application/octet-stream" };
-            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+/// The most that a body may have: it is kept in memory for every attempt.
+const DATA_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A request without its body: whatever is wrong with it is said before stdin is waited for.
+pub(super) struct Head {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+}
+
+impl Head {
+    pub(super) fn of(method: Method, call: &Call) -> Result<Head, Failure> {
+        let head = Head { method, url: url(&call.url)?, headers: headers(&call.header)? };
+        let has_credentials = !head.url.username().is_empty() || head.url.password().is_some();
+        if has_credentials && head.headers.contains_key(header::AUTHORIZATION) {
+            return Err(Failure::usage(
+                "--header: the URL has credentials already; drop them, or Authorization",
+            ));
         }
-        *request.body_mut() = Some(data.into());
+        Ok(head)
     }
-    Ok(request)
+
+    pub(super) fn request(self, client: &Client, data: Option<Vec<u8>>) -> Result<Request, Failure> {
+        let request = client.request(self.method, self.url).build();
+        let mut request = request.map_err(|error| usage("URL", &error.without_url()))?;
+        request.headers_mut().extend(self.headers);
+        if let Some(data) = data {
+            if !request.headers().contains_key(header::CONTENT_TYPE) {
+                let is_json = serde_json::from_slice::<serde_json::Value>(&data).is_ok();
+                let media = if is_json { "application/json" } else { "application/octet-stream" };
+                request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+            }
+            *request.body_mut() = Some(data.into());
+        }
+        Ok(request)
+    }
 }
 
 fn url(given: &str) -> Result<Url, Failure> {
@@ -74,17 +96,34 @@ fn is_host(value: &HeaderValue) -> bool {
     authority.is_some_and(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'))
 }
 
-fn data(given: Option<&str>) -> Result<Option<Vec<u8>>, Failure> {
+/// The body, within this time: a pipe may never end.
+pub(super) async fn data(given: Option<&str>, time: Duration) -> Result<Option<Vec<u8>>, Failure> {
     let Some(given) = given else { return Ok(None) };
-    let read = match given.strip_prefix('@') {
-        None => return Ok(Some(given.as_bytes().to_vec())),
-        Some("-") => {
-            let mut bytes = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-        }
-        Some(file) => std::fs::read(file),
+    let Some(from) = given.strip_prefix('@') else { return Ok(Some(given.as_bytes().to_vec())) };
+    let (sender, receiver) = oneshot::channel();
+    let from = from.to_owned();
+    // A thread of its own, since the process would wait for one of the runtime's.
+    std::thread::spawn(move || sender.send(read(&from)));
+    match timeout(time, receiver).await {
+        Ok(Ok(Ok(bytes))) => Ok(Some(bytes)),
+        Ok(Ok(Err(error))) => Err(Failure::usage(format!("--data: {given} cannot be read: {error}"))),
+        Ok(Err(_)) => Err(Failure::usage(format!("--data: {given} cannot be read"))),
+        Err(_) => Err(Failure::usage(format!(
+            "--data: {given} had not ended when the deadline was over; nothing was sent"
+        ))),
+    }
+}
+
+fn read(from: &str) -> io::Result<Vec<u8>> {
+    let source: Box<dyn Read> = match from {
+        "-" => Box::new(io::stdin().lock()),
+        file => Box::new(File::open(file)?),
     };
-    read.map(Some).map_err(|error| Failure::usage(format!("--data: {given} cannot be read: {error}")))
+    let mut bytes = Vec::new();
+    match source.take(DATA_BYTES_MAX + 1).read_to_end(&mut bytes)? as u64 {
+        ..=DATA_BYTES_MAX => Ok(bytes),
+        _ => Err(io::Error::other("it is longer than 64 MiB")),
+    }
 }
 
 #[cfg(test)]
