@@ -391,3 +391,52 @@ async fn answer_that_is_too_long_is_said_to_be_cut() {
     let ended = binary::onefold(directory.path(), &order(&url, &[])).await;
     assert!(ended.stderr.contains("the answer is longer"), "{}", ended.stderr);
 }
+
+/// What ended is done or rejected, whether its answer was kept or not.
+#[tokio::test]
+async fn answer_that_was_not_kept_has_the_exit_code_of_the_lost_one() {
+    let upstream = Upstream::start().await;
+    let directory = TestDirectory::create();
+    let url = format!("{}{ROUTE}", upstream.url());
+    for (code, says) in [
+        (0, json!({"original_status": 201, "state": "succeeded", "safe_to_use_new_key": false})),
+        (1, json!({"original_status": 422, "state": "rejected", "safe_to_use_new_key": true})),
+        (1, json!({"original_status": 422, "state": "rejected", "safe_to_use_new_key": false})),
+        (0, json!({"state": "succeeded"})),
+        (1, json!({"state": "rejected"})),
+    ] {
+        let mut document = says.clone();
+        document["type"] = json!("https://onefold.dev/problems/response-not-kept");
+        let answer = Reply::status(409).header("content-type", "application/problem+json");
+        upstream.next(ROUTE, answer.body(document.to_string()));
+        let ended = binary::onefold(directory.path(), &order(&url, &[])).await;
+        assert_eq!(ended.code, Some(code), "{says}: {ended:?}");
+        assert_eq!(ended.stderr.contains("it was rejected"), code == 1, "{ended:?}");
+    }
+}
+
+/// 1 says that the same request would be answered alike: never where the same key may be tried again.
+#[tokio::test]
+async fn what_may_be_tried_again_is_no_rejection() {
+    let upstream = Upstream::start().await;
+    let directory = TestDirectory::create();
+    let url = format!("{}{ROUTE}", upstream.url());
+    for (status, code) in [(421, 69), (429, 75), (401, 1), (422, 1)] {
+        upstream.always(ROUTE, Reply::status(status));
+        let ended = binary::onefold(directory.path(), &order(&url, &["--attempts", "2"])).await;
+        assert_eq!(ended.code, Some(code), "{status}: {ended:?}");
+    }
+}
+
+#[tokio::test]
+async fn proxy_of_the_environment_is_used() {
+    let proxy = Upstream::start().await;
+    let directory = TestDirectory::create();
+    let mut command = binary::command(directory.path());
+    for name in ["http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY", "REQUEST_METHOD"] {
+        command.env_remove(name);
+    }
+    command.env("HTTP_PROXY", proxy.url()).args(["call", "POST", "http://shop.invalid/orders"]);
+    binary::run(command).await.assert_code(0);
+    assert_eq!(proxy.seen()[0].header("host"), Some("shop.invalid"));
+}

@@ -14,8 +14,10 @@ use std::time::Duration;
 use http::Method;
 use onefold_client::reqwest::Request;
 use onefold_client::{
-    BudgetSettings, CircuitSettings, Client, Destinations, Ended, OperationKey, Policy, Profile, Verdict,
+    BudgetSettings, CircuitSettings, Client, Destinations, Ended, OperationKey, Policy, Profile, Stopped,
+    Verdict,
 };
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::args::{Call, Common, Output};
@@ -118,17 +120,29 @@ fn code(ended: &Ended) -> u8 {
     let status = ended.answer.as_ref().map(|answer| answer.status.as_u16());
     match ended.verdict {
         Verdict::Succeeded => 0,
-        // What ended without an answer was either performed or rejected.
-        Verdict::AnswerNotKept if !ended.safe_to_use_new_key => 0,
-        Verdict::AnswerNotKept | Verdict::Rejected => 1,
+        Verdict::AnswerNotKept => u8::from(was_rejected(ended)),
+        Verdict::Rejected => 1,
         Verdict::Conflict => exit::CONFLICT,
         Verdict::InProgress => exit::BUSY,
         Verdict::OutcomeUnknown | Verdict::Expired => exit::UNKNOWN,
+        // The same request would be answered alike.
+        Verdict::NotDone if ended.stopped == Stopped::Useless => 1,
         Verdict::NotDone => match status {
             Some(408 | 425 | 429) => exit::BUSY,
-            Some(400..=499) => 1,
             _ => exit::UNAVAILABLE,
         },
+    }
+}
+
+/// Whether what ended without an answer that was kept is a rejection: by the status of the lost answer, else by the
+/// state that the document names, else by what it says about a new key.
+fn was_rejected(ended: &Ended) -> bool {
+    let body = ended.answer.as_ref().map(|answer| &answer.body[..]).unwrap_or_default();
+    let document = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    match (document["original_status"].as_u64(), document["state"].as_str()) {
+        (Some(status), _) => (400..=499).contains(&status),
+        (None, Some(state)) => state == "rejected",
+        (None, None) => ended.safe_to_use_new_key,
     }
 }
 

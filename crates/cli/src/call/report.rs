@@ -61,6 +61,12 @@ impl Report {
             (Verdict::Rejected, Some(answer)) => {
                 format!("rejected: {}{replayed} (attempts: {})", answer.status, ended.attempts)
             }
+            (Verdict::AnswerNotKept, _) if super::was_rejected(ended) => {
+                format!(
+                    "answer not kept: it was rejected, and its answer was not kept (attempts: {})",
+                    ended.attempts
+                )
+            }
             _ => format!("{}: {said}", ended.verdict.name().replace('_', " ")),
         };
         if let Some(after) = ended.retry_after {
