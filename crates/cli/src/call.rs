@@ -9,10 +9,8 @@ mod request;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Method;
-use onefold_client::reqwest::Request;
 use onefold_client::{
     BudgetSettings, CircuitSettings, Client, Destinations, Ended, OperationKey, Policy, Profile, Stopped,
     Verdict,
@@ -39,12 +37,13 @@ pub(crate) async fn run(common: &Common, call: Call) -> Result<ExitCode, Failure
         attempts_max: call.attempts,
         ..Policy::default()
     };
-    let client = Client::builder().profile(profile.clone()).policy(policy).watch(report.watch());
+    let client = Client::builder().profile(profile).policy(policy).watch(report.watch());
     let client = client.destinations(one_operation(call.attempts));
     let client = client.build().map_err(|e| Failure::failed(e.to_string()))?;
     let request = head.request(&client, data)?;
-    if let (Some(key), Some(request)) = (&key, request.try_clone()) {
-        try_key(profile, request, key).await?;
+    if let Some(key) = &key {
+        // A key that is refused is not shown as one to come back with.
+        client.check(&request, key).map_err(|error| Failure::usage(error.to_string()))?;
     }
     if report.key(key.as_ref()).is_err() {
         // Nobody could come back with this key, and stderr cannot be told why.
@@ -58,15 +57,6 @@ pub(crate) async fn run(common: &Common, call: Call) -> Result<ExitCode, Failure
     report.ended(&ended, key.as_ref());
     hand_on(&ended, common.output, report);
     Ok(ExitCode::from(code(&ended)))
-}
-
-/// Whether the client takes this key for this request: a key that it refuses is not shown as one to come back with.
-/// With no time at all it sends nothing.
-async fn try_key(profile: Profile, request: Request, key: &OperationKey) -> Result<(), Failure> {
-    let policy = Policy { deadline: Duration::ZERO, ..Policy::default() };
-    let client = Client::builder().profile(profile).policy(policy).destinations(one_operation(1)).build();
-    let client = client.map_err(|error| Failure::failed(error.to_string()))?;
-    client.send(request, key).await.map(drop).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// A process with one operation has nothing to share a budget with: its attempts are its bound.

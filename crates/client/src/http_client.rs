@@ -211,6 +211,15 @@ impl Client {
         Ok(self.keyed(attempt, key, past).await)
     }
 
+    /// Whether [`Client::send`] would send this request under this key. Nothing is sent.
+    ///
+    /// # Errors
+    /// Those of [`Client::send`].
+    pub fn check(&self, request: &Request, key: &OperationKey) -> Result<(), ClientError> {
+        let request = request.try_clone().ok_or(ClientError::Stream)?;
+        self.prepared(request, Some(key)).map(drop)
+    }
+
     async fn keyed(&self, attempt: Attempt, key: &OperationKey, past: Past) -> Ended {
         let mut ended = self.drive(attempt, true, past).await;
         ended.key = Some(key.clone());
