@@ -1,5 +1,6 @@
 //! Exit codes and how a failure is told (docs/command-line.md).
 
+use std::io::Write;
 use std::process::ExitCode;
 
 /// 65: the key was used for another request.
@@ -46,7 +47,8 @@ impl Failure {
 
     /// Says on stderr what is wrong and gives the exit code.
     pub(crate) fn tell(&self) -> ExitCode {
-        eprintln!("onefold: {}", self.message);
+        // The exit code stands, whoever reads why.
+        let _ = writeln!(std::io::stderr(), "onefold: {}", self.message);
         ExitCode::from(self.code)
     }
 }

@@ -7,7 +7,7 @@ use onefold_config::{Settings, StoreSettings, StoreUrl};
 use onefold_engine::{Engine, Limits};
 use onefold_store::OperationStore;
 use onefold_store_postgres::{Address, PostgresStore};
-use onefold_store_sqlite::SqliteStore;
+use onefold_store_sqlite::{FileUse, OpenError, SqliteStore};
 
 use crate::args::Common;
 use crate::exit::Failure;
@@ -49,8 +49,18 @@ impl Place {
             StoreUrl::Sqlite(path) => {
                 let (seal_keys, migrate) = (self.seal_keys.clone(), self.migrate);
                 let options = onefold_store_sqlite::Options { seal_keys, migrate, ..Default::default() };
-                let store = SqliteStore::open(path, options).map_err(unavailable)?;
-                Ok(Store::Sqlite(Arc::new(store)))
+                let store = match SqliteStore::open(path, options.clone()) {
+                    // The file of a service that keeps its operations beside its own tables.
+                    Err(foreign @ OpenError::Foreign(_)) if !migrate => {
+                        let shared = onefold_store_sqlite::Options { file_use: FileUse::Shared, ..options };
+                        SqliteStore::open(path, shared).map_err(|error| match error {
+                            OpenError::NeedsMigration { found: 0, .. } => foreign,
+                            other => other,
+                        })
+                    }
+                    opened => opened,
+                };
+                Ok(Store::Sqlite(Arc::new(store.map_err(unavailable)?)))
             }
             StoreUrl::Postgres(url) => {
                 let (seal_keys, migrate) = (self.seal_keys.clone(), self.migrate);
