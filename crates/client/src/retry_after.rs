@@ -71,7 +71,7 @@ mod tests {
     fn asked(lines: &[(&'static str, &str)]) -> Asked {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
-            headers.insert(*name, value.parse().unwrap());
+            headers.append(*name, value.parse().unwrap());
         }
         read(
             &headers,
