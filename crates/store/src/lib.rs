@@ -11,8 +11,10 @@
 mod atomic;
 pub mod clock;
 pub mod codec;
+mod inbox;
 mod inspection;
 mod judge;
+mod outbox;
 mod port;
 mod seal;
 mod steps;
@@ -21,8 +23,16 @@ mod timeline;
 pub use atomic::{AtomicStore, Atomically, Ended, Entry, Finish};
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
+pub use inbox::{
+    ConsumeStore, Consumed, DeliveryCounts, Failure, InboxPage, InboxQuery, InboxStore, InboxSurvey,
+    KeptMessage, Mark, NewPermit, Versioned,
+};
 pub use inspection::{Finding, Gravity, Inventory};
 pub use judge::{Grant, Judge, StoredLease};
+pub use outbox::{
+    IfLost, OutboxPage, OutboxQuery, OutboxStore, OutboxSurvey, Redrive, Redriving, Sent, Settlement, Take,
+    Taken,
+};
 pub use port::{
     Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, ProbeTurn, Promise, Query, Read,
     Start, Step, StoreError, Survey, Swept, TakeProbes,

@@ -1,0 +1,14 @@
+//! Messages: handled once on their way in, sent under one id on their way out (SEMANTICS 9).
+//!
+//! *In.* A consumer's adapter hands every delivery to a [`Receive`] and settles it with the broker as that says, never
+//! before: the effect and its mark are committed then. *Out.* A relay takes messages from the outbox and gives each to
+//! the [`Sink`] of its destination. A broker's crate is one or both of these and knows nothing of stores.
+
+mod receive;
+mod sink;
+pub mod wire;
+
+pub use onefold_core::Message;
+pub use onefold_store::IfLost;
+pub use receive::{Inbound, Receive, Settle};
+pub use sink::{Sending, Sink};

@@ -1,0 +1,53 @@
+//! What a destination is to the relay.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onefold_core::Message;
+use onefold_store::IfLost;
+
+/// How a sending ended, as the destination's protocol tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// It was accepted for good: confirmed, stored, acknowledged. Nothing less.
+    Accepted,
+    /// The destination asks for patience. Not a failure; the relay chooses the pause where none is given.
+    NotYet {
+        /// As long as it asks.
+        after: Option<Duration>,
+        /// Why.
+        reason: String,
+    },
+    /// It was not accepted, or the answer was lost and sending again under the same id is harmless.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// It will never be accepted as it is: it is given up at once.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// It may have been accepted, and nobody behind the destination would know it again: it is held, never sent again
+    /// by itself.
+    Unknown {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A destination.
+#[async_trait]
+pub trait Sink: Send + Sync + 'static {
+    /// What becomes of a message whose relay was lost while it was sending it here.
+    fn if_lost(&self) -> IfLost {
+        IfLost::SendAgain
+    }
+
+    /// Sends one message and waits until the destination has accepted it. Called for several messages at once, but for
+    /// one at a time of an ordering key. The message's id goes with it, in the place where the protocol keeps ids.
+    ///
+    /// It bounds its own waiting: the relay drops the future when the lease is nearly over, and then it counts as the
+    /// answer that was lost. Reasons name no body and no secret.
+    async fn send(&self, message: &Message) -> Sending;
+}
