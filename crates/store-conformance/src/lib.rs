@@ -119,7 +119,8 @@ macro_rules! conformance {
 }
 
 /// Makes one test of each behaviour of the library's modes: atomic attempts and steps. The given function takes the
-/// clock and makes a [`Business`]: a store with a table of a business beside the records.
+/// clock and makes a [`Business`]: a store with a table of a business beside the records. It is an
+/// `async fn(Arc<ManualClock>) -> Option<Business<_>>`, as for [`conformance!`].
 #[macro_export]
 macro_rules! library_conformance {
     ($make:expr) => {
@@ -151,7 +152,10 @@ macro_rules! library_conformance {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $behaviour() {
-                $crate::behaviours::$file::$behaviour($crate::Library::new($make)).await;
+                let clock = $crate::clock();
+                if let Some(made) = $make(clock.clone()).await {
+                    $crate::behaviours::$file::$behaviour($crate::Library::new(made, clock)).await;
+                }
             }
         )*
     };

@@ -71,10 +71,9 @@ impl<S: AtomicStore + StepStore> Deref for Library<S> {
 }
 
 impl<S: AtomicStore + StepStore> Library<S> {
-    /// An empty store at `START`.
-    pub fn new(make: impl FnOnce(Arc<ManualClock>) -> Business<S>) -> Library<S> {
-        let clock = crate::clock();
-        let Business { store, work, rows, keep } = make(clock.clone());
+    /// An empty store that was made to live by this clock.
+    pub fn new(made: Business<S>, clock: Arc<ManualClock>) -> Library<S> {
+        let Business { store, work, rows, keep } = made;
         let fixture = Fixture::new(Made { store: store.clone(), keep }, clock);
         Library { fixture, atomic: store, work, rows }
     }

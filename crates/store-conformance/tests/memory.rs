@@ -14,10 +14,10 @@ conformance!(make);
 mod library {
     use super::*;
 
-    fn business(clock: Arc<ManualClock>) -> Business<MemoryStore> {
+    async fn business(clock: Arc<ManualClock>) -> Option<Business<MemoryStore>> {
         let store = Arc::new(MemoryStore::new(clock));
         let read = store.clone();
-        Business {
+        Some(Business {
             store,
             work: Box::new(|script| {
                 MemoryWork::new(move |rows| {
@@ -30,7 +30,7 @@ mod library {
                 Box::pin(async move { rows })
             }),
             keep: Box::new(()),
-        }
+        })
     }
 
     library_conformance!(business);

@@ -8,6 +8,7 @@ use onefold_store::codec::{encode_kept, kept_length};
 use onefold_store::{Advance, Sealer, Step, StoreError};
 use tokio_postgres::types::Type;
 
+use crate::ask::Ask;
 use crate::batch::{self, RawAdvanced, Starts, answered, locked, told};
 use crate::error::Failed;
 use crate::events::Happened;
@@ -87,6 +88,11 @@ impl AdvanceWork {
         AdvanceWork { advance, kept, nonce: rand::random() }
     }
 
+    /// What the record carries once this is done.
+    pub(crate) fn nonce(&self) -> i64 {
+        self.nonce
+    }
+
     fn kind(&self) -> i16 {
         match self.advance.step {
             Step::Settle { .. } | Step::Reconcile { .. } => 0,
@@ -150,6 +156,16 @@ impl Work for AdvanceWork {
     async fn carry_out(
         works: &[AdvanceWork],
         server: &Server,
+    ) -> Result<Vec<Result<RawAdvanced, StoreError>>, Failed> {
+        AdvanceWork::run(works, server).await
+    }
+}
+
+impl AdvanceWork {
+    /// Carries out all of a batch, wherever statements go.
+    pub(crate) async fn run(
+        works: &[AdvanceWork],
+        server: &impl Ask,
     ) -> Result<Vec<Result<RawAdvanced, StoreError>>, Failed> {
         let starts = Starts::of(works.iter().map(|work| &work.advance));
         let nonces: Vec<i64> = works.iter().map(|work| work.nonce).collect();

@@ -8,6 +8,7 @@ use onefold_store::codec::{encode_scope, encode_texts};
 use onefold_store::{Advance, Promise, Step, StoreError};
 use tokio_postgres::types::Type;
 
+use crate::ask::Ask;
 use crate::batch::{self, RawAdvanced, Starts, answered, locked, told};
 use crate::claim::version_number;
 use crate::error::Failed;
@@ -36,7 +37,8 @@ pub(crate) const BEGIN: &str = concat!(
     locked!(""),
     ",
     begun AS MATERIALIZED (
-        SELECT l.id, l.n, l.state IN (2, 3, 4) AND l.expires_at <= c.now AS anew, l.bucket IS NULL AS was_tombstone
+        SELECT l.id, l.n, l.state IN (2, 3, 4) AND l.expires_at <= c.now AS anew, l.bucket IS NULL AS was_tombstone,
+            l.state IN (2, 3, 4) AS was_finished
         FROM locked l CROSS JOIN clock c WHERE l.ok
     ),
     done AS (
@@ -73,7 +75,7 @@ pub(crate) const BEGIN: &str = concat!(
             shard = CASE WHEN b.was_tombstone THEN $2::smallint ELSE o.shard END
         FROM begun b JOIN input i ON i.n = b.n CROSS JOIN clock c
         WHERE o.id = b.id
-        RETURNING o.id, o.expires_at, o.bucket, b.anew, b.was_tombstone
+        RETURNING o.id, o.expires_at, o.bucket, b.anew, b.was_tombstone, b.was_finished
     ),
     opened AS (
         INSERT INTO onefold.open (id) SELECT id FROM done ORDER BY id
@@ -86,6 +88,9 @@ pub(crate) const BEGIN: &str = concat!(
     ),
     forgotten AS (
         DELETE FROM onefold.events e USING done d WHERE e.id = d.id AND d.anew
+    ),
+    unstepped AS (
+        DELETE FROM onefold.steps s USING done d WHERE s.operation = d.id AND d.was_finished
     ),
     ",
     told!(),
@@ -148,6 +153,16 @@ impl Work for BeginWork {
     async fn carry_out(
         works: &[BeginWork],
         server: &Server,
+    ) -> Result<Vec<Result<RawAdvanced, StoreError>>, Failed> {
+        BeginWork::run(works, server).await
+    }
+}
+
+impl BeginWork {
+    /// Carries out all of a batch, wherever statements go.
+    pub(crate) async fn run(
+        works: &[BeginWork],
+        server: &impl Ask,
     ) -> Result<Vec<Result<RawAdvanced, StoreError>>, Failed> {
         macro_rules! each {
             ($of:expr) => {

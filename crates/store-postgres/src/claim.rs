@@ -14,6 +14,7 @@ use onefold_store::{Claim, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use crate::ask::Ask;
 use crate::batch::place;
 use crate::error::Failed;
 use crate::lanes::Work;
@@ -87,10 +88,10 @@ const ROUNDS_MAX: usize = 4;
 pub(crate) struct ClaimWork {
     pub(crate) claim: Claim,
     pub(crate) bucket: i64,
-    scope: Vec<u8>,
-    ignored: Option<Vec<u8>>,
-    nonce: i64,
-    shard: i16,
+    pub(crate) scope: Vec<u8>,
+    pub(crate) ignored: Option<Vec<u8>>,
+    pub(crate) nonce: i64,
+    pub(crate) shard: i16,
 }
 
 /// What became of a claim; a payload is still to be opened.
@@ -125,6 +126,16 @@ impl Work for ClaimWork {
         batch: &[ClaimWork],
         server: &Server,
     ) -> Result<Vec<Result<RawClaimed, StoreError>>, Failed> {
+        ClaimWork::run(batch, server).await
+    }
+}
+
+impl ClaimWork {
+    /// Carries out all of a batch, wherever statements go.
+    pub(crate) async fn run(
+        batch: &[ClaimWork],
+        server: &impl Ask,
+    ) -> Result<Vec<Result<RawClaimed, StoreError>>, Failed> {
         let mut answers: Vec<Option<Result<RawClaimed, StoreError>>> = batch.iter().map(|_| None).collect();
         for _ in 0..ROUNDS_MAX {
             let open: Vec<usize> = (0..batch.len()).filter(|n| answers[*n].is_none()).collect();
@@ -145,7 +156,7 @@ impl Work for ClaimWork {
 /// One statement. `None`: another claim has won meanwhile.
 async fn claim(
     works: &[&ClaimWork],
-    server: &Server,
+    server: &impl Ask,
 ) -> Result<Vec<Option<Result<RawClaimed, StoreError>>>, Failed> {
     macro_rules! each {
         ($of:expr) => {
@@ -226,7 +237,7 @@ fn known(read: RawRead, work: &ClaimWork) -> RawClaimed {
 async fn read_what_stands_in_the_way(
     batch: &[ClaimWork],
     answers: &mut [Option<Result<RawClaimed, StoreError>>],
-    server: &Server,
+    server: &impl Ask,
 ) -> Result<(), Failed> {
     let lost: Vec<usize> = (0..batch.len()).filter(|n| answers[*n].is_none()).collect();
     if lost.is_empty() {

@@ -14,6 +14,8 @@
 
 mod address;
 mod advance;
+mod ask;
+mod atomic;
 mod batch;
 mod begin;
 mod check;
@@ -21,11 +23,13 @@ mod claim;
 mod counts;
 mod error;
 mod events;
+mod held;
 mod inventory;
 mod lanes;
 mod list;
 mod migrate;
 mod open;
+mod param;
 mod probes;
 mod read;
 mod row;
@@ -34,16 +38,22 @@ mod server;
 #[cfg(test)]
 mod sql;
 mod stats;
+mod steps;
 mod store;
 mod survey;
 mod sweep;
 mod tls;
+mod tx;
 
 pub use address::Address;
+pub use atomic::{Ending, PostgresWork};
 pub use error::OpenError;
+pub use onefold_store::Applied;
 pub use open::Options;
+pub use param::Param;
 pub use stats::Stats;
 pub use store::PostgresStore;
+pub use tx::{PostgresTx, TxError};
 
 /// The schema that this release reads and writes.
 pub const SCHEMA_VERSION: u32 = migrate::LATEST;

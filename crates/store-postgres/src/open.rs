@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use onefold_core::IdentityKey;
 use onefold_store::{Clock, Gravity, Sealer};
@@ -17,6 +18,9 @@ use crate::{Address, OpenError, seal_keys};
 /// Connections at most, unless the options say otherwise: the lanes use few, readers and lists the rest.
 const CONNECTIONS_MAX: usize = 12;
 
+/// How long a closure may hold its transaction, unless the options say otherwise.
+const CLOSURE_TIME_MAX: Duration = Duration::from_secs(10);
+
 /// How a store is opened.
 #[derive(Clone)]
 pub struct Options {
@@ -26,6 +30,8 @@ pub struct Options {
     pub migrate: bool,
     /// Connections at most. A pooler in front may share fewer among many gateways.
     pub connections_max: usize,
+    /// How long a closure of atomic mode may hold its transaction. Beyond it everything is undone.
+    pub closure_time_max: Duration,
     /// For tests alone: a clock in place of the server's.
     #[doc(hidden)]
     pub test_clock: Option<Arc<dyn Clock>>,
@@ -33,7 +39,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { seal_keys: Vec::new(), migrate: true, connections_max: CONNECTIONS_MAX, test_clock: None }
+        Options {
+            seal_keys: Vec::new(),
+            migrate: true,
+            connections_max: CONNECTIONS_MAX,
+            closure_time_max: CLOSURE_TIME_MAX,
+            test_clock: None,
+        }
     }
 }
 
@@ -44,6 +56,7 @@ impl fmt::Debug for Options {
             .field("seal_keys", &self.seal_keys.len())
             .field("migrate", &self.migrate)
             .field("connections_max", &self.connections_max)
+            .field("closure_time_max", &self.closure_time_max)
             .finish_non_exhaustive()
     }
 }

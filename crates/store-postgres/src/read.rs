@@ -4,10 +4,11 @@ use onefold_core::{OperationId, StoreTime};
 use onefold_store::StoreError;
 use tokio_postgres::types::Type;
 
+use crate::ask::Ask;
 use crate::batch::place;
 use crate::error::Failed;
 use crate::row::{RawRead, clock, columns, found, get};
-use crate::server::{IfLost, Server};
+use crate::server::IfLost;
 
 pub(crate) const READ: &str = concat!(
     "SELECT i.n, c.now, ",
@@ -19,7 +20,7 @@ pub(crate) const READ: &str = concat!(
 );
 
 /// One record.
-pub(crate) async fn one(id: OperationId, server: &Server) -> Result<RawRead, StoreError> {
+pub(crate) async fn one(id: OperationId, server: &impl Ask) -> Result<RawRead, StoreError> {
     let mut found = many(&[id], server).await?;
     found
         .pop()
@@ -29,7 +30,7 @@ pub(crate) async fn one(id: OperationId, server: &Server) -> Result<RawRead, Sto
 /// Records, each with its place in the question.
 pub(crate) async fn many(
     ids: &[OperationId],
-    server: &Server,
+    server: &impl Ask,
 ) -> Result<Vec<(usize, Result<RawRead, StoreError>)>, Failed> {
     let bytes: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
     let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =

@@ -19,7 +19,7 @@ use crate::{Address, OpenError, tls};
 /// How long a statement waits for a connection that is free, or comes about.
 const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a statement may take; its connection is given up then.
-const STATEMENT_MAX: Duration = Duration::from_secs(10);
+pub(crate) const STATEMENT_MAX: Duration = Duration::from_secs(10);
 /// How often a statement that was overtaken is rerun.
 const RERUNS_MAX: u32 = 10;
 /// The pause before the first rerun, at most; it doubles, up to [`PAUSE_MAX`].

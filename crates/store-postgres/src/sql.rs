@@ -5,12 +5,22 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Address, Options, PostgresStore};
 use crate::{
-    advance, begin, check, claim, counts, events, inventory, list, probes, read, seal_keys, store, survey,
-    sweep,
+    advance, atomic::new, begin, check, claim, counts, events, inventory, list, probes, read, seal_keys,
+    steps, store, survey, sweep, tx,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 23] = [
+const STATEMENTS: [(&str, &str); 33] = [
+    ("enter", new::ENTER),
+    ("before", new::BEFORE),
+    ("finish", new::FINISH),
+    ("finish counted", new::FINISH_COUNTED),
+    ("effect", tx::EFFECT),
+    ("apply", tx::APPLY),
+    ("version", tx::VERSION),
+    ("superseded", tx::SUPERSEDED),
+    ("put step", steps::PUT),
+    ("steps", steps::OF),
     ("claim", claim::CLAIM),
     ("advance", advance::ADVANCE),
     ("begin", begin::BEGIN),

@@ -4,12 +4,14 @@
 //! its effect. When the store is dropped, what waits is still done, and then the connections are closed.
 
 use async_trait::async_trait;
-use onefold_core::{Counters, Event, FingerprintBuilder, IdentityKey, OperationId};
+use onefold_core::{Counters, Event, FingerprintBuilder, IdentityKey, Kept, OperationId};
 use onefold_store::{
-    Advance, Advanced, Claim, Claimed, Finding, Gravity, Inventory, OperationStore, Page, ProbeTurn, Query,
-    Read, Sealer, Step, StoreError, Survey, Swept, TakeProbes,
+    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, Finding, FinishedStep, Gravity,
+    Inventory, OperationStore, Page, ProbeTurn, Query, Read, Sealer, Step, StepPut, StepStore, StoreError,
+    Survey, Swept, TakeProbes,
 };
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_postgres::types::Type;
 
 use crate::advance::AdvanceWork;
@@ -21,7 +23,8 @@ use crate::migrate::{self, LATEST};
 use crate::server::{IfLost, Server};
 use crate::stats::{Counts, Stats};
 use crate::{
-    Address, OpenError, Options, counts, events, inventory, list, open, probes, read, survey, sweep,
+    Address, OpenError, Options, PostgresWork, atomic, counts, events, inventory, list, open, probes, read,
+    steps, survey, sweep,
 };
 
 /// Lanes of each kind: while one waits for its commit another can gather and send.
@@ -43,6 +46,7 @@ pub struct PostgresStore {
     beginnings: Lanes<BeginWork>,
     advances: Lanes<AdvanceWork>,
     counts: Arc<Counts>,
+    closure_time_max: Duration,
 }
 
 impl PostgresStore {
@@ -60,6 +64,7 @@ impl PostgresStore {
             advances: Lanes::start(LANES, &opened.server, &counts),
             server: opened.server,
             counts,
+            closure_time_max: options.closure_time_max,
         })
     }
 
@@ -90,10 +95,55 @@ impl PostgresStore {
     }
 
     /// Where a scope is counted. Under the store's secret, so that nobody can make two scopes share a place.
-    fn bucket(&self, scope: &[u8]) -> i64 {
+    pub(crate) fn bucket(&self, scope: &[u8]) -> i64 {
         let digest = FingerprintBuilder::new(&self.identity_key).part("scope", scope).finish().digest;
         let [a, b, c, d, e, f, g, h, ..] = digest;
         i64::from_be_bytes([a, b, c, d, e, f, g, h])
+    }
+}
+
+impl PostgresStore {
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    pub(crate) fn sealer(&self) -> &Sealer {
+        &self.sealer
+    }
+
+    /// The shard in which this store counts.
+    pub(crate) fn shard(&self) -> i16 {
+        self.shard
+    }
+
+    pub(crate) fn closure_time_max(&self) -> Duration {
+        self.closure_time_max
+    }
+}
+
+#[async_trait]
+impl AtomicStore for PostgresStore {
+    type Work = PostgresWork;
+
+    async fn atomically(&self, entry: Entry, work: &mut PostgresWork) -> Result<Atomically, StoreError> {
+        atomic::run(entry, work, self).await
+    }
+}
+
+#[async_trait]
+impl StepStore for PostgresStore {
+    async fn put_step(
+        &self,
+        id: OperationId,
+        attempt: u32,
+        name: String,
+        kept: Kept,
+    ) -> Result<StepPut, StoreError> {
+        steps::put(id, attempt, &name, &kept, &self.server, &self.sealer).await
+    }
+
+    async fn steps(&self, id: OperationId) -> Result<Vec<FinishedStep>, StoreError> {
+        steps::of(id, &self.server, &self.sealer).await
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) const SWEEP: &str = concat!(
     forgotten AS (
         DELETE FROM onefold.events e USING due d WHERE e.id = d.id AND d.what = 2
     ),
+    unstepped AS (
+        DELETE FROM onefold.steps s USING due d WHERE s.operation = d.id AND d.what > 0
+    ),
     freed AS MATERIALIZED (
         SELECT bucket, shard, count(*) AS freed FROM due WHERE what > 0 AND bucket IS NOT NULL
         GROUP BY bucket, shard ORDER BY bucket, shard

@@ -51,10 +51,11 @@ mod writer;
 
 pub use atomic::SqliteWork;
 pub use error::OpenError;
+pub use onefold_store::Applied;
 pub use open::{FileUse, Options};
 pub use stats::Stats;
 pub use store::SqliteStore;
-pub use tx::{Applied, SqliteTx};
+pub use tx::SqliteTx;
 
 /// The schema that this release reads and writes.
 pub const SCHEMA_VERSION: u32 = migrate::LATEST;

@@ -5,6 +5,7 @@
 //! handed out. What is written is part of the transaction that also keeps the record.
 
 use onefold_core::{OperationId, StoreTime};
+use onefold_store::Applied;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Statement, params};
 
 use crate::fence::Fence;
@@ -19,17 +20,6 @@ const SUPERSEDED: &str = "INSERT INTO onefold_superseded (entity, version, opera
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, SUPERSEDED];
-
-/// What became of a version of an entity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
-    /// It is newer than what was applied so far: apply it, in this transaction.
-    Newer,
-    /// It was applied already: no effect.
-    Equal,
-    /// A newer one was applied already: it is marked as superseded and has no effect.
-    Superseded,
-}
 
 /// An open transaction. Cannot be kept, sent elsewhere or waited in:
 ///

@@ -37,7 +37,7 @@ mod sealed {
 mod library {
     use super::*;
 
-    fn business(clock: Arc<ManualClock>) -> Business<SqliteStore> {
+    async fn business(clock: Arc<ManualClock>) -> Option<Business<SqliteStore>> {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let path = directory.path().join("shop.db");
         let options =
@@ -47,7 +47,7 @@ mod library {
         Connection::open(&path)
             .and_then(|file| file.execute_batch(table))
             .expect("the service has its table");
-        Business {
+        Some(Business {
             store,
             work: Box::new(|script| {
                 SqliteWork::new(move |tx| {
@@ -63,7 +63,7 @@ mod library {
                 Box::pin(async move { rows })
             }),
             keep: Box::new(directory),
-        }
+        })
     }
 
     library_conformance!(business);

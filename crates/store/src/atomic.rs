@@ -97,6 +97,17 @@ pub enum Atomically {
     QuotaReached,
 }
 
+/// What became of a version of an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It is newer than what was applied so far: apply it, in this transaction.
+    Newer,
+    /// It was applied already: no effect.
+    Equal,
+    /// A newer one was applied already: it is marked as superseded and has no effect.
+    Superseded,
+}
+
 /// A store whose database also holds the rows of the business.
 #[async_trait]
 pub trait AtomicStore: OperationStore {

@@ -20,7 +20,7 @@ mod seal;
 mod steps;
 mod timeline;
 
-pub use atomic::{AtomicStore, Atomically, Ended, Entry, Finish};
+pub use atomic::{Applied, AtomicStore, Atomically, Ended, Entry, Finish};
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
 pub use inbox::{

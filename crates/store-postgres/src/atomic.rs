@@ -1,0 +1,296 @@
+//! Record and business rows in one transaction.
+//!
+//! A new operation takes three round trips beside the closure's own: the transaction is begun, the key's lock taken and
+//! the record looked for in one; the finished record is inserted, once, and committed in another (decision 0013). The
+//! lock lets duplicates wait before they have done anything; the judge is the unique digest: the insert of a second
+//! record is an error, and the commit that is under way behind it rolls back. Nobody sees the attempt run.
+//!
+//! *After a crash* there is the whole or nothing. When the answer to a commit is lost, the key's lock says when the
+//! server has ended that transaction, and the record says how. A connection that is not known to be out of its
+//! transaction is closed. Quotas are counted at the very end, in one of many shards, so that nobody waits for the commit of
+//! another for long; a claim without a quota is not counted at all.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::time::Duration;
+
+use onefold_core::{Kept, OperationId, Resource, State, StoreTime};
+use onefold_store::codec::{encode_kept, kept_length};
+use onefold_store::{Atomically, Ended, Entry, Finish, Read, StoreError};
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
+
+use crate::error::Failed;
+use crate::held::Held;
+use crate::server::{STATEMENT_MAX, Server};
+use crate::store::PostgresStore;
+use crate::{PostgresTx, read};
+
+pub(crate) mod new;
+mod next;
+
+/// How long an attempt waits for the lock of its key, which another attempt holds in its transaction.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The future of a closure.
+pub type Ending<'a> = Pin<Box<dyn Future<Output = Ended> + Send + 'a>>;
+
+type Closure = dyn for<'a> FnMut(&'a mut PostgresTx) -> Ending<'a> + Send;
+
+/// A closure that runs in a transaction with its record. It may run again when the database asks for it.
+pub struct PostgresWork(Box<Closure>);
+
+impl PostgresWork {
+    /// The work that this closure does.
+    pub fn new(
+        closure: impl for<'a> FnMut(&'a mut PostgresTx) -> Ending<'a> + Send + 'static,
+    ) -> PostgresWork {
+        PostgresWork(Box::new(closure))
+    }
+}
+
+impl fmt::Debug for PostgresWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PostgresWork")
+    }
+}
+
+/// Runs the closure and writes the record.
+pub(crate) async fn run(
+    entry: Entry,
+    work: &mut PostgresWork,
+    store: &PostgresStore,
+) -> Result<Atomically, StoreError> {
+    let ended = match entry {
+        Entry::New(claim) => new::run(*claim, work, store).await,
+        Entry::Next(advance) => next::run(*advance, work, store).await,
+    };
+    match ended {
+        Err(Stopped::Store(error)) => Err(error),
+        Err(Stopped::Ended(ended) | Stopped::Undone(ended)) => Ok(*ended),
+        Ok(committed) => Ok(committed),
+    }
+}
+
+/// Why an attempt has not committed.
+pub(crate) enum Stopped {
+    /// So it ended.
+    Ended(Box<Atomically>),
+    /// So the closure ended it, by what it saw.
+    Undone(Box<Atomically>),
+    /// It is not known what became of it, or it can never be.
+    Store(StoreError),
+}
+
+impl Stopped {
+    fn ended(ended: Atomically) -> Stopped {
+        Stopped::Ended(Box::new(ended))
+    }
+
+    fn undone(ended: Atomically) -> Stopped {
+        Stopped::Undone(Box::new(ended))
+    }
+
+    fn contended(why: String) -> Stopped {
+        Stopped::ended(Atomically::Contended(why))
+    }
+}
+
+impl From<Failed> for Stopped {
+    fn from(failed: Failed) -> Stopped {
+        match failed {
+            Failed::Rerun(why) => Stopped::contended(why),
+            other => Stopped::Store(other.into()),
+        }
+    }
+}
+
+impl From<StoreError> for Stopped {
+    fn from(error: StoreError) -> Stopped {
+        Stopped::Store(error)
+    }
+}
+
+/// The statements that begin a transaction and take the lock of a key in it. The lock ends with the transaction; waiting
+/// for it has an end of its own.
+fn beginning(id: OperationId) -> String {
+    let [.., a, b, c, d, e, f, g, h] = *id.as_bytes();
+    let lock = i64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    let wait_ms = LOCK_WAIT_MAX.as_millis();
+    format!(
+        "BEGIN; SET LOCAL lock_timeout = {wait_ms}; SELECT pg_advisory_xact_lock({lock});
+        SET LOCAL lock_timeout = DEFAULT"
+    )
+}
+
+/// What an error of the beginning means.
+fn begun(error: &tokio_postgres::Error) -> Failed {
+    if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) {
+        return Failed::Rerun("another attempt at this operation holds its key".into());
+    }
+    Failed::of(error)
+}
+
+/// A step of an attempt that ends, whatever the server does.
+async fn bounded<A>(step: impl Future<Output = Result<A, Failed>>) -> Result<A, Failed> {
+    timeout(STATEMENT_MAX, step)
+        .await
+        .unwrap_or_else(|_| Err(Failed::Lost("the database takes too long".into())))
+}
+
+/// What a closure has left, with the payload sealed.
+pub(crate) struct Finished {
+    pub(crate) finish: Finish,
+    pub(crate) kept: Kept,
+    pub(crate) resource: Option<Resource>,
+    pub(crate) form: Option<Vec<u8>>,
+}
+
+impl Finished {
+    pub(crate) fn state(&self) -> State {
+        match self.finish {
+            Finish::Succeeded => State::Succeeded,
+            Finish::Rejected => State::Rejected,
+        }
+    }
+
+    fn committed(self, now: StoreTime, attempt: u32, expires_at: Option<StoreTime>) -> Atomically {
+        let Finished { finish, kept, resource, .. } = self;
+        Atomically::Committed { now, attempt, expires_at, finish, kept, resource }
+    }
+}
+
+/// Runs the closure in the open transaction.
+async fn closure(
+    held: Held,
+    id: OperationId,
+    now: StoreTime,
+    work: &mut PostgresWork,
+    store: &PostgresStore,
+) -> Result<(Held, Finished), Stopped> {
+    let mut tx = PostgresTx::new(held, id, now);
+    let most = store.closure_time_max();
+    let ended = timeout(most, caught(work.0.as_mut(), &mut tx)).await;
+    let (held, failed) = tx.into_parts();
+    let ended = match ended {
+        Ok(Ok(ended)) => ended,
+        // What it was in the middle of is unknown: the connection is closed.
+        Ok(Err(panic)) => {
+            return Err(Stopped::undone(Atomically::Stopped(format!("the closure panicked: {panic}"))));
+        }
+        Err(_) => {
+            let why = format!("the closure held its transaction for longer than {most:?}");
+            return Err(Stopped::undone(Atomically::Stopped(why)));
+        }
+    };
+    if let Some(Failed::Rerun(why)) = failed {
+        held.roll_back().await;
+        return Err(Stopped::contended(why));
+    }
+    match (ended, failed) {
+        (Ended::Finished { .. }, Some(why)) => {
+            held.roll_back().await;
+            let why = StoreError::from(why);
+            let why = format!("a statement of the closure failed and the closure went on: {why}");
+            Err(Stopped::undone(Atomically::Stopped(why)))
+        }
+        (Ended::Finished { finish, kept, resource }, None) => {
+            let seal = || store.sealer().seal(&id, kept_length(&kept), |out| encode_kept(&kept, out));
+            let form = (kept != Kept::Nothing).then(seal);
+            Ok((held, Finished { finish, kept, resource, form }))
+        }
+        (Ended::NotDone, _) => {
+            held.roll_back().await;
+            Err(Stopped::undone(Atomically::NotDone))
+        }
+        (Ended::Again(why), _) => {
+            held.roll_back().await;
+            Err(Stopped::contended(why))
+        }
+    }
+}
+
+/// Runs the closure's future; a panic is an error.
+async fn caught(closure: &mut Closure, tx: &mut PostgresTx) -> Result<Ended, String> {
+    let mut future = Box::pin(async move { closure(tx).await });
+    poll_fn(move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(poll) => poll.map(Ok),
+        Err(panic) => std::task::Poll::Ready(Err(message(&*panic))),
+    })
+    .await
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".into())
+}
+
+/// What became of a transaction whose commit was not answered. The lock says that the server has ended it.
+async fn fate(
+    id: OperationId,
+    nonce: i64,
+    why: String,
+    finished: Finished,
+    store: &PostgresStore,
+) -> Result<Atomically, Stopped> {
+    tracing::debug!(%why, "the answer to a commit was lost; the record is looked for");
+    let held = Held::new(store.server().connection().await?);
+    let found = bounded(async {
+        held.batch_execute(&beginning(id)).await.map_err(|error| Failed::of(&error))?;
+        held.batch_execute("ROLLBACK").await.map_err(|error| Failed::of(&error))
+    });
+    found.await.map_err(|error| unknown(&why, StoreError::from(error)))?;
+    held.give_back();
+    let read = read::one(id, store.server()).await.map_err(|error| unknown(&why, error))?;
+    match read.record {
+        Some(raw) if raw.nonce == nonce => {
+            let now = raw.record.completed_at.unwrap_or(read.now);
+            Ok(finished.committed(now, raw.record.attempt, raw.record.expires_at))
+        }
+        _ => Err(Stopped::contended(format!("the connection was lost before the commit: {why}"))),
+    }
+}
+
+fn unknown(first: &str, then: StoreError) -> Stopped {
+    Stopped::Store(StoreError::Unavailable(format!("the answer to a commit was lost ({first}); {then}")))
+}
+
+/// What the pair of the last statement and the commit behind it means.
+enum Committing {
+    Done,
+    /// It is undone, and so it ended.
+    Undone(Stopped),
+    /// A record stands there.
+    Exists,
+    /// Nobody answered.
+    Lost(String),
+}
+
+fn committing<A>(
+    written: &Result<A, tokio_postgres::Error>,
+    committed: &Result<(), tokio_postgres::Error>,
+) -> Committing {
+    let error = match (written, committed) {
+        (Ok(_), Ok(())) => return Committing::Done,
+        (Err(error), _) | (Ok(_), Err(error)) => error,
+    };
+    let ours = error.as_db_error().and_then(|told| told.table()) == Some("operations")
+        && error.as_db_error().and_then(|told| told.schema()) == Some("onefold");
+    if written.is_err() && ours && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
+        return Committing::Exists;
+    }
+    match Failed::of(error) {
+        Failed::Lost(why) | Failed::Unreachable(why) => Committing::Lost(why),
+        // A constraint that is looked at only now: what the closure wrote cannot be.
+        Failed::Refused(why) if written.is_ok() => {
+            Committing::Undone(Stopped::undone(Atomically::Stopped(why)))
+        }
+        other => Committing::Undone(other.into()),
+    }
+}
+
+async fn found(id: OperationId, server: &Server, store: &PostgresStore) -> Result<Read, Stopped> {
+    Ok(read::one(id, server).await?.open(store.sealer())?)
+}

@@ -1,0 +1,224 @@
+//! An operation of which there is no record: one insert, of the finished record.
+
+use onefold_core::{OperationId, StoreTime};
+use onefold_store::{Atomically, Claim, Finish};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::{
+    Committing, Finished, PostgresWork, Stopped, beginning, begun, bounded, closure, committing, fate, found,
+};
+use crate::claim::{ClaimWork, version_number};
+use crate::error::Failed;
+use crate::held::Held;
+use crate::row::{
+    self, RawRead, clock, columns, duration_ms, get, on_stale_number, retention_ms, state_number,
+};
+use crate::server::IfLost;
+use crate::store::PostgresStore;
+
+/// Shards in which the scopes of atomic operations are counted: whoever counts holds a row until its commit.
+const SHARDS: i16 = 64;
+
+/// $2 the id, $3 the bucket, $4 at most so many live ones in it, $5 when the key is too old. What stands in the way:
+/// 0 nothing, 1 a record, 2 the key's age, 3 the quota. Then, where the transaction may not see all that was committed
+/// before it had the lock, the microseconds when it had it.
+pub(crate) const ENTER: &str = concat!(
+    "SELECT c.now, CASE
+        WHEN o.id IS NOT NULL THEN 1
+        WHEN $5::bigint <= c.now THEN 2
+        WHEN $4::bigint IS NOT NULL AND (SELECT coalesce(sum(s.live), 0) FROM onefold.scopes s
+            WHERE s.bucket = $3::bigint) >= $4 THEN 3
+        ELSE 0
+    END::smallint, CASE WHEN current_setting('transaction_isolation') <> 'read committed'
+        THEN floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint END, ",
+    columns!("o"),
+    " FROM (",
+    clock!(),
+    ") c LEFT JOIN onefold.operations o ON o.id = $2::bytea"
+);
+
+macro_rules! insert {
+    () => {
+        concat!(
+            "INSERT INTO onefold.operations (place, created_at, due_at, retention_ms, tombstone_ms, bucket, attempt,
+            shard, on_stale, fingerprint_version, id, operation, fingerprint, scope, key, owner, correlation_id,
+            ignored, state, nonce, ended_at, expires_at, resource_kind, resource_id, kept)
+        SELECT floor(extract(epoch FROM statement_timestamp()) * 1000000)::bigint << 10, c.now,
+            c.now + $2::bigint, $2, $3::bigint, $4::bigint, 1, $5::smallint, $6::smallint, $7::smallint, $8::bytea,
+            $9::bytea, $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::bytea, $15::bytea, $16::smallint,
+            $17::bigint, c.now, c.now + $2, $18::bytea, $19::bytea, $20::bytea
+        FROM (",
+            clock!(),
+            ") c RETURNING ended_at, expires_at"
+        )
+    };
+}
+
+/// Whether the record $1 was made before $2.
+pub(crate) const BEFORE: &str = "SELECT FROM onefold.operations WHERE id = $1 AND place >> 10 < $2";
+
+/// The finished record. $5: no shard, it is not counted.
+pub(crate) const FINISH: &str = insert!();
+/// The finished record, and one more in its scope.
+pub(crate) const FINISH_COUNTED: &str = concat!(
+    "WITH counted AS (
+        INSERT INTO onefold.scopes AS s (bucket, shard, live) VALUES ($4::bigint, $5::smallint, 1)
+        ON CONFLICT (bucket, shard) DO UPDATE SET live = s.live + excluded.live
+    ) ",
+    insert!()
+);
+
+pub(crate) async fn run(
+    claim: Claim,
+    work: &mut PostgresWork,
+    store: &PostgresStore,
+) -> Result<Atomically, Stopped> {
+    let counted = claim.live_keys_max.is_some();
+    let shard = rand::random_range(0..SHARDS);
+    let claim = ClaimWork::new(claim, |scope| store.bucket(scope), shard);
+    let id = claim.claim.id;
+    let (held, now, blind_until) = enter(&claim, store).await?;
+    let (held, finished) = match (closure(held, id, now, work, store).await, blind_until) {
+        (Ok(finished), _) => finished,
+        (Err(Stopped::Undone(ended)), Some(until)) => return undone(id, *ended, until, store).await,
+        (Err(stopped), _) => return Err(stopped),
+    };
+    let held = match finished.finish {
+        Finish::Succeeded => held,
+        // Its writes go; the record is made in a transaction of its own, and the unique digest is the judge again.
+        Finish::Rejected => again(held, id).await?,
+    };
+    commit(held, &claim, counted, finished, store).await
+}
+
+/// Begins the transaction; what stands in the way ends it.
+async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreTime, Option<i64>), Stopped> {
+    let id = claim.claim.id;
+    let held = Held::new(store.server().connection().await?);
+    let beginning = beginning(id);
+    let params: [(&(dyn ToSql + Sync), Type); 5] = [
+        (&store.server().now(), Type::INT8),
+        (&id.as_bytes().as_slice(), Type::BYTEA),
+        (&claim.bucket, Type::INT8),
+        (&claim.claim.live_keys_max.map(|most| i64::try_from(most).unwrap_or(i64::MAX)), Type::INT8),
+        (&claim.claim.key_expires_at.map(|end| end.0), Type::INT8),
+    ];
+    let asked = bounded(async {
+        let (open, rows) =
+            tokio::join!(biased; held.batch_execute(&beginning), held.query_typed(ENTER, &params));
+        open.map_err(|error| begun(&error))?;
+        rows.map_err(|error| Failed::of(&error))
+    });
+    let rows = match asked.await {
+        Ok(rows) => rows,
+        Err(failed) => {
+            if !failed.ends_connection() {
+                held.roll_back().await;
+            }
+            return Err(failed.into());
+        }
+    };
+    let Some(row) = rows.first() else { return Err(Stopped::Store(row::unreadable("no answer"))) };
+    let now = StoreTime(get(row, 0)?);
+    let stands = match get::<i16>(row, 1)? {
+        0 => return Ok((held, now, get(row, 2)?)),
+        1 => Atomically::Found(Box::new(record(row, now)?.open(store.sealer())?)),
+        2 => Atomically::KeyTooOld { now },
+        _ => Atomically::QuotaReached,
+    };
+    held.roll_back().await;
+    Err(Stopped::ended(stands))
+}
+
+fn record(row: &Row, now: StoreTime) -> Result<RawRead, Stopped> {
+    Ok(RawRead { now, record: row::found(row, 3, now)? })
+}
+
+/// Above READ COMMITTED a transaction does not see what was committed while it waited for the lock. So a closure that did
+/// nothing may have been a duplicate's that did not know: then the record stands, made before it had the lock.
+async fn undone(
+    id: OperationId,
+    ended: Atomically,
+    until: i64,
+    store: &PostgresStore,
+) -> Result<Atomically, Stopped> {
+    let params: [(&(dyn ToSql + Sync), Type); 2] =
+        [(&id.as_bytes().as_slice(), Type::BYTEA), (&until, Type::INT8)];
+    if store.server().ask(BEFORE, &params, IfLost::AskAgain).await?.is_empty() {
+        return Err(Stopped::ended(ended));
+    }
+    Ok(Atomically::Found(Box::new(found(id, store.server(), store).await?)))
+}
+
+async fn again(held: Held, id: OperationId) -> Result<Held, Stopped> {
+    let sql = format!("ROLLBACK; {}", beginning(id));
+    bounded(async { held.batch_execute(&sql).await.map_err(|error| begun(&error)) }).await?;
+    Ok(held)
+}
+
+/// Inserts the finished record and commits, in one round trip.
+async fn commit(
+    held: Held,
+    claim: &ClaimWork,
+    counted: bool,
+    finished: Finished,
+    store: &PostgresStore,
+) -> Result<Atomically, Stopped> {
+    let (id, promise) = (claim.claim.id, &claim.claim.promise);
+    let resource = finished.resource.as_ref();
+    let params: [(&(dyn ToSql + Sync), Type); 20] = [
+        (&store.server().now(), Type::INT8),
+        (&retention_ms(promise), Type::INT8),
+        (&duration_ms(promise.tombstone), Type::INT8),
+        (&claim.bucket, Type::INT8),
+        (&counted.then_some(claim.shard), Type::INT2),
+        (&on_stale_number(promise.on_stale), Type::INT2),
+        (&version_number(claim.claim.fingerprint.version), Type::INT2),
+        (&id.as_bytes().as_slice(), Type::BYTEA),
+        (&claim.claim.operation.as_bytes(), Type::BYTEA),
+        (&claim.claim.fingerprint.digest.as_slice(), Type::BYTEA),
+        (&claim.scope, Type::BYTEA),
+        (&claim.claim.key.as_str().as_bytes(), Type::BYTEA),
+        (&claim.claim.owner.as_bytes(), Type::BYTEA),
+        (&claim.claim.correlation_id.as_deref().map(str::as_bytes), Type::BYTEA),
+        (&claim.ignored, Type::BYTEA),
+        (&state_number(finished.state()), Type::INT2),
+        (&claim.nonce, Type::INT8),
+        (&resource.map(|resource| resource.kind.as_bytes()), Type::BYTEA),
+        (&resource.map(|resource| resource.id.as_bytes()), Type::BYTEA),
+        (&finished.form, Type::BYTEA),
+    ];
+    let sql = if counted { FINISH_COUNTED } else { FINISH };
+    let asked = bounded(async {
+        Ok(tokio::join!(biased; held.query_typed(sql, &params), held.batch_execute("COMMIT")))
+    });
+    let lost = match asked.await {
+        Ok((written, committed)) => match committing(&written, &committed) {
+            Committing::Done => {
+                held.give_back();
+                let rows = written.map_err(|error| Failed::of(&error))?;
+                let Some(row) = rows.first() else {
+                    return Err(Stopped::Store(row::unreadable("no answer")));
+                };
+                let (now, expires_at): (i64, Option<i64>) = (get(row, 0)?, get(row, 1)?);
+                return Ok(finished.committed(StoreTime(now), 1, expires_at.map(StoreTime)));
+            }
+            Committing::Exists => {
+                held.roll_back().await;
+                let read = found(id, store.server(), store).await?;
+                return Err(Stopped::ended(Atomically::Found(Box::new(read))));
+            }
+            Committing::Undone(stopped) => {
+                held.roll_back().await;
+                return Err(stopped);
+            }
+            Committing::Lost(why) => why,
+        },
+        Err(Failed::Lost(why)) => why,
+        Err(other) => return Err(other.into()),
+    };
+    // Closed first, so that the server need not wait for us.
+    drop(held);
+    fate(id, claim.nonce, lost, finished, store).await
+}

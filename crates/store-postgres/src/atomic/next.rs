@@ -1,0 +1,114 @@
+//! An operation that begins again, from a free key, an expired record or a lease that is over: the record is begun,
+//! the closure runs, the record is settled, in one transaction. Rare, so it takes its round trips one by one.
+
+use onefold_core::{State, StoreTime};
+use onefold_store::{Advance, Also, Atomically, Finish, Read, Start, Step, StoreError};
+
+use super::{
+    Committing, Finished, PostgresWork, Stopped, beginning, begun, bounded, closure, committing, fate, found,
+};
+use crate::advance::AdvanceWork;
+use crate::ask::Within;
+use crate::batch::RawAdvanced;
+use crate::begin::BeginWork;
+use crate::error::Failed;
+use crate::held::Held;
+use crate::store::PostgresStore;
+
+/// Between the beginning and the closure's writes.
+const MARK: &str = "SAVEPOINT onefold";
+const UNDO: &str = "ROLLBACK TO SAVEPOINT onefold";
+
+pub(crate) async fn run(
+    advance: Advance,
+    work: &mut PostgresWork,
+    store: &PostgresStore,
+) -> Result<Atomically, Stopped> {
+    let (id, attempt) = (advance.id, advance.start.attempt + 1);
+    if !matches!(advance.step, Step::Begin { .. }) {
+        return Err(Stopped::Store(StoreError::Refused("an entry begins an attempt".into())));
+    }
+    let held = Held::new(store.server().connection().await?);
+    let started = bounded(async {
+        held.batch_execute(&beginning(id)).await.map_err(|error| begun(&error))?;
+        let work = BeginWork::new(advance, |scope| store.bucket(scope), store.shard());
+        let within = Within { client: &*held, now: store.server().now() };
+        let answers = BeginWork::run(std::slice::from_ref(&work), &within).await?;
+        held.batch_execute(MARK).await.map_err(|error| Failed::of(&error))?;
+        Ok(answers)
+    });
+    let started = match started.await {
+        Ok(mut answers) => answers.pop().unwrap_or(Ok(RawAdvanced::Missing)),
+        Err(failed) => {
+            if !failed.ends_connection() {
+                held.roll_back().await;
+            }
+            return Err(failed.into());
+        }
+    };
+    let now = match started? {
+        RawAdvanced::Done { now, .. } => now,
+        RawAdvanced::Superseded(read) => {
+            held.roll_back().await;
+            let read: Read = read.open(store.sealer())?;
+            return Err(Stopped::ended(Atomically::Found(Box::new(read))));
+        }
+        RawAdvanced::Missing => {
+            held.roll_back().await;
+            let read = found(id, store.server(), store).await?;
+            return Err(Stopped::ended(Atomically::Found(Box::new(read))));
+        }
+    };
+    let (held, finished) = closure(held, id, now, work, store).await?;
+    if finished.finish == Finish::Rejected {
+        bounded(async { held.batch_execute(UNDO).await.map_err(|error| Failed::of(&error)) }).await?;
+    }
+    commit(held, id, attempt, finished, store).await
+}
+
+async fn commit(
+    held: Held,
+    id: onefold_core::OperationId,
+    attempt: u32,
+    finished: Finished,
+    store: &PostgresStore,
+) -> Result<Atomically, Stopped> {
+    let start = Start { states: &[State::Processing], attempt, also: Also::Nothing };
+    let (state, kept, resource) = (finished.state(), finished.kept.clone(), finished.resource.clone());
+    let step = Step::Settle { state, kept, resource };
+    let advance = Advance { id, start, step, event: None, if_superseded: None };
+    let settle = AdvanceWork::new(advance, store.sealer());
+    let settled = bounded(async {
+        let within = Within { client: &*held, now: store.server().now() };
+        AdvanceWork::run(std::slice::from_ref(&settle), &within).await
+    });
+    let (now, expires_at) = match settled.await?.pop().unwrap_or(Ok(RawAdvanced::Missing))? {
+        RawAdvanced::Done { now, expires_at } => (now, expires_at),
+        _ => {
+            return Err(Stopped::Store(StoreError::Unavailable(
+                "the record went away under its lock".into(),
+            )));
+        }
+    };
+    let asked = bounded(async { Ok(held.batch_execute("COMMIT").await) });
+    let lost = match asked.await {
+        Ok(committed) => match committing(&Ok(()), &committed) {
+            Committing::Done => {
+                held.give_back();
+                return Ok(finished.committed(now, attempt, expires_at.map(|end: StoreTime| end)));
+            }
+            Committing::Undone(stopped) => {
+                held.roll_back().await;
+                return Err(stopped);
+            }
+            Committing::Exists => {
+                return Err(Stopped::contended("a record came between".into()));
+            }
+            Committing::Lost(why) => why,
+        },
+        Err(Failed::Lost(why)) => why,
+        Err(other) => return Err(other.into()),
+    };
+    drop(held);
+    fate(id, settle.nonce(), lost, finished, store).await
+}

@@ -1,0 +1,240 @@
+//! The transaction as a closure of the business sees it.
+//!
+//! Every statement is one unnamed statement, so a pooler in transaction mode may stand between, and no text holds two.
+//! Nothing here begins, ends or leaves the transaction, and nothing changes the session: such statements are refused
+//! before they are sent. A statement that failed has made the transaction useless; the first such failure is kept, so
+//! a closure that goes on all the same cannot commit half of its work.
+
+use onefold_core::{OperationId, StoreTime};
+use onefold_store::Applied;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::error::Failed;
+use crate::held::Held;
+use crate::param::{Param, typed};
+
+pub(crate) const EFFECT: &str =
+    "INSERT INTO onefold.effects (key, operation, at) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING";
+pub(crate) const APPLY: &str =
+    "INSERT INTO onefold.projections AS p (entity, version, at) VALUES ($1, $2, $3)
+    ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at
+    WHERE p.version < excluded.version";
+pub(crate) const VERSION: &str = "SELECT version FROM onefold.projections WHERE entity = $1";
+pub(crate) const SUPERSEDED: &str = "INSERT INTO onefold.superseded (entity, version, operation, at)
+    VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+
+/// Why a statement in a transaction has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum TxError {
+    /// It was not sent: the transaction, and the session, are not the closure's to change.
+    #[error("`{0}` is not for a closure: the transaction is the layer's to begin, to end and to set")]
+    Refused(String),
+    /// The database's word.
+    #[error(transparent)]
+    Database(#[from] tokio_postgres::Error),
+}
+
+/// An open transaction. Cannot be kept or sent elsewhere: the closure has it by reference only.
+pub struct PostgresTx {
+    held: Held,
+    operation: OperationId,
+    now: StoreTime,
+    failed: Option<Failed>,
+}
+
+impl PostgresTx {
+    pub(crate) fn new(held: Held, operation: OperationId, now: StoreTime) -> PostgresTx {
+        PostgresTx { held, operation, now, failed: None }
+    }
+
+    pub(crate) fn into_parts(self) -> (Held, Option<Failed>) {
+        (self.held, self.failed)
+    }
+
+    /// The operation that is performed.
+    pub fn operation(&self) -> OperationId {
+        self.operation
+    }
+
+    /// Runs one statement; returns how many rows it changed.
+    pub async fn execute(&mut self, sql: &str, params: &[&dyn Param]) -> Result<u64, TxError> {
+        self.execute_typed(sql, &typed(params)).await
+    }
+
+    /// All rows of a query.
+    pub async fn query(&mut self, sql: &str, params: &[&dyn Param]) -> Result<Vec<Row>, TxError> {
+        self.query_typed(sql, &typed(params)).await
+    }
+
+    /// The first row of a query, if it has one.
+    pub async fn query_opt(&mut self, sql: &str, params: &[&dyn Param]) -> Result<Option<Row>, TxError> {
+        Ok(self.query(sql, params).await?.into_iter().next())
+    }
+
+    /// As [`execute`](PostgresTx::execute), with parameters of any type.
+    pub async fn execute_typed(
+        &mut self,
+        sql: &str,
+        params: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<u64, TxError> {
+        refuse(sql)?;
+        let done = self.held.execute_typed(sql, params).await;
+        self.noted(done)
+    }
+
+    /// As [`query`](PostgresTx::query), with parameters of any type.
+    pub async fn query_typed(
+        &mut self,
+        sql: &str,
+        params: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, TxError> {
+        refuse(sql)?;
+        let done = self.held.query_typed(sql, params).await;
+        self.noted(done)
+    }
+
+    /// Notes an effect under its own key, for good. True: it is the first of its kind, so let it happen, in this
+    /// transaction. False: it happened before, whatever message or request asked for it (SEMANTICS 9). Whoever notes the
+    /// same effect at the same time waits for the end of this transaction.
+    pub async fn effect(&mut self, key: &str) -> Result<bool, TxError> {
+        let (operation, at) = (self.operation, self.now.0);
+        let noted = self.execute(EFFECT, &[&key.as_bytes(), &operation.as_bytes().as_slice(), &at]).await?;
+        Ok(noted == 1)
+    }
+
+    /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
+    /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
+    pub async fn apply_if_newer(&mut self, entity: &str, version: i64) -> Result<Applied, TxError> {
+        let (operation, at) = (self.operation, self.now.0);
+        let entity = entity.as_bytes();
+        if self.execute(APPLY, &[&entity, &version, &at]).await? == 1 {
+            return Ok(Applied::Newer);
+        }
+        let known = self.query_opt(VERSION, &[&entity]).await?;
+        if known.is_some_and(|row| row.get::<_, i64>(0) == version) {
+            return Ok(Applied::Equal);
+        }
+        self.execute(SUPERSEDED, &[&entity, &version, &operation.as_bytes().as_slice(), &at]).await?;
+        Ok(Applied::Superseded)
+    }
+
+    fn noted<A>(&mut self, done: Result<A, tokio_postgres::Error>) -> Result<A, TxError> {
+        if let Err(error) = &done
+            && self.failed.is_none()
+        {
+            self.failed = Some(Failed::of(error));
+        }
+        Ok(done?)
+    }
+}
+
+impl std::fmt::Debug for PostgresTx {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresTx").field("operation", &self.operation).finish_non_exhaustive()
+    }
+}
+
+/// First words of statements that begin, end or leave a transaction or change the session.
+const FORBIDDEN: &[&str] = &[
+    "abort",
+    "begin",
+    "commit",
+    "deallocate",
+    "discard",
+    "end",
+    "listen",
+    "prepare",
+    "release",
+    "reset",
+    "rollback",
+    "savepoint",
+    "set",
+    "start",
+    "unlisten",
+];
+
+/// The server takes one statement at a time here, so the first word says what it is.
+fn refuse(sql: &str) -> Result<(), TxError> {
+    let statement = first_token_on(sql);
+    let word: String =
+        statement.chars().take_while(|c| c.is_ascii_alphabetic()).map(|c| c.to_ascii_lowercase()).collect();
+    let set_local = || {
+        let rest = first_token_on(&statement[word.len()..]);
+        rest.get(..5).is_some_and(|next| next.eq_ignore_ascii_case("local"))
+    };
+    if FORBIDDEN.contains(&word.as_str()) && !(word == "set" && set_local()) {
+        return Err(TxError::Refused(word));
+    }
+    Ok(())
+}
+
+/// What begins at the first token: behind blanks, comments and empty statements.
+fn first_token_on(sql: &str) -> &str {
+    let mut rest = sql;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';');
+        if let Some(line) = rest.strip_prefix("--") {
+            rest = line.find(['\n', '\r']).map_or("", |end| &line[end..]);
+        } else if rest.starts_with("/*") {
+            rest = behind_comment(rest);
+        } else {
+            return rest;
+        }
+    }
+}
+
+/// What follows a comment, which may hold others.
+fn behind_comment(sql: &str) -> &str {
+    let (bytes, mut depth, mut at) = (sql.as_bytes(), 0_u32, 0);
+    while at + 1 < bytes.len() {
+        match &bytes[at..at + 2] {
+            b"/*" => (depth, at) = (depth + 1, at + 2),
+            b"*/" => {
+                (depth, at) = (depth - 1, at + 2);
+                if depth == 0 {
+                    return &sql[at..];
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    ""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_that_leave_the_transaction_are_refused_however_they_are_written() {
+        for sql in [
+            "COMMIT",
+            " ; commit",
+            "-- a word\nROLLBACK",
+            "/* a /* nested */ comment */ Begin",
+            ";;/**/--\r\nEND",
+            "SAVEPOINT a",
+            "SET search_path = evil",
+            "set session statement_timeout = 1",
+            "DISCARD ALL",
+        ] {
+            assert!(matches!(refuse(sql), Err(TxError::Refused(_))), "{sql}");
+        }
+    }
+
+    #[test]
+    fn other_statements_pass() {
+        for sql in [
+            "INSERT INTO commits VALUES (1)",
+            "select 'COMMIT'",
+            "WITH a AS (SELECT 1) SELECT * FROM a",
+            "SET LOCAL statement_timeout = 5",
+            "UPDATE t SET a = 1",
+            "/* unfinished",
+            "",
+        ] {
+            assert!(refuse(sql).is_ok(), "{sql}");
+        }
+    }
+}
