@@ -23,6 +23,7 @@ mod claim;
 mod counts;
 mod error;
 mod events;
+mod guest;
 mod held;
 mod inventory;
 mod lanes;
