@@ -57,25 +57,32 @@ async fn losing_the_claim_leaves_the_transaction_usable() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn duplicate_waits_for_the_owner_and_goes_in_after_its_rollback() {
-    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
-    let store = std::sync::Arc::new(open(&database.url()).await);
-    let (mut first, mut second) = (connect(&database).await, connect(&database).await);
-    let owner = first.transaction().await.expect("it begins");
-    store.claim_in(&owner, claim(&store, "k")).await.expect("it is claimed");
-    let other = store.clone();
-    let waiting = tokio::spawn(async move {
-        let transaction = second.transaction().await.expect("it begins");
-        other.claim_in(&transaction, claim(&other, "k")).await
-    });
-    let blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
-        AND datname = current_database()";
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
-    while database.ask(blocked).await == "0" {
-        assert!(tokio::time::Instant::now() < deadline, "the duplicate waits for the owner");
-        tokio::task::yield_now().await;
+async fn duplicate_waits_for_the_owners_end_and_keeps_a_usable_transaction() {
+    for commits in [false, true] {
+        let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+        let store = std::sync::Arc::new(open(&database.url()).await);
+        let (mut first, mut second) = (connect(&database).await, connect(&database).await);
+        let owner = first.transaction().await.expect("it begins");
+        store.claim_in(&owner, claim(&store, "k")).await.expect("it is claimed");
+        let other = store.clone();
+        let waiting = tokio::spawn(async move {
+            let transaction = second.transaction().await.expect("it begins");
+            let claimed = other.claim_in(&transaction, claim(&other, "k")).await;
+            (claimed, transaction.query_one("SELECT 1", &[]).await.is_ok())
+        });
+        let blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
+            AND datname = current_database()";
+        let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+        while database.ask(blocked).await == "0" {
+            assert!(tokio::time::Instant::now() < deadline, "the duplicate waits for the owner");
+            tokio::task::yield_now().await;
+        }
+        let ended = if commits { owner.commit().await } else { owner.rollback().await };
+        ended.expect("it ends");
+        let (claimed, usable) = waiting.await.expect("it ends");
+        assert!(usable, "the transaction is not poisoned");
+        let claimed = claimed.expect("the store works");
+        assert_eq!(matches!(claimed, Claimed::Exists(_)), commits, "{claimed:?}");
+        assert_eq!(matches!(claimed, Claimed::Won { .. }), !commits, "{claimed:?}");
     }
-    owner.rollback().await.expect("it is rolled back");
-    let claimed = waiting.await.expect("it ends").expect("the store works");
-    assert!(matches!(claimed, Claimed::Won { .. }), "{claimed:?}");
 }
