@@ -24,6 +24,8 @@ pub(crate) enum Bench {
     Store,
     /// Claim and settle in the PostgreSQL store, beside a plain insert of equal bytes, with the log that each writes
     Postgres(Postgres),
+    /// Transactions of a service in atomic mode, beside the same transactions without idempotency
+    Library(Postgres),
     /// Resident memory of the gateway while distinct keys go through it
     Memory(Memory),
     /// All of them

@@ -10,6 +10,8 @@ mod figure;
 mod gateway;
 mod histogram;
 mod keys;
+mod library;
+mod library_calls;
 mod load;
 mod memory;
 mod nginx;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Bench::Nothing => upstream::serve_nothing().map(|()| Vec::new()),
         Bench::Gateway => gateway::run(&settings).map(|report| vec![report]),
         Bench::Store => store::run(&settings).map(|report| vec![report]),
+        Bench::Library(library) => library::run(&settings, library).map(|report| vec![report]),
         Bench::Postgres(postgres) => postgres::run(&settings, postgres).map(|report| vec![report]),
         Bench::Memory(memory) => memory::run(&settings, memory.keys).map(|report| vec![report]),
         Bench::All(memory) => all(&settings, memory.keys),

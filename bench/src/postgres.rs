@@ -18,7 +18,7 @@ use crate::figure::Figure;
 use crate::report::Report;
 use crate::store::rate;
 
-const DATABASE: &str = "onefold_bench";
+pub(crate) const DATABASE: &str = "onefold_bench";
 /// Parts of the records that are settled one after the other.
 const PARTS: u32 = 8;
 const HEADER: [&str; 8] = [
@@ -134,7 +134,7 @@ impl Measured {
 }
 
 /// A new database with so many records in both tables.
-async fn fresh(postgres: &Postgres, keys: KeysKind) -> Result<String> {
+pub(crate) async fn fresh(postgres: &Postgres, keys: KeysKind) -> Result<String> {
     sql(&postgres.server, &format!("DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")).await?;
     sql(&postgres.server, &format!("CREATE DATABASE {DATABASE}")).await?;
     let url = format!("{}/{DATABASE}", postgres.server.trim_end_matches('/'));
@@ -177,26 +177,26 @@ async fn fresh(postgres: &Postgres, keys: KeysKind) -> Result<String> {
 }
 
 /// Where the log stands after a checkpoint.
-async fn checkpoint(url: &str) -> Result<String> {
+pub(crate) async fn checkpoint(url: &str) -> Result<String> {
     sql(url, "CHECKPOINT").await?;
     sql(url, "SELECT pg_current_wal_insert_lsn()").await
 }
 
 /// Bytes of the log for each operation since.
-async fn log_since(url: &str, before: &str, operations: &str) -> Result<f64> {
+pub(crate) async fn log_since(url: &str, before: &str, operations: &str) -> Result<f64> {
     let bytes = sql(url, &format!("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '{before}')")).await?;
     let operations: f64 = sql(url, operations).await?.parse()?;
     Ok(bytes.parse::<f64>()? / operations.max(1.0))
 }
 
-async fn connect(url: &str) -> Result<Client> {
+pub(crate) async fn connect(url: &str) -> Result<Client> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.context("connect")?;
     tokio::spawn(connection);
     Ok(client)
 }
 
 /// Carries out SQL; the first column of the first row, if there is one.
-async fn sql(url: &str, sql: &str) -> Result<String> {
+pub(crate) async fn sql(url: &str, sql: &str) -> Result<String> {
     let client = connect(url).await?;
     let done = client.simple_query(sql).await.with_context(|| sql.to_owned())?;
     let first = done.into_iter().find_map(|message| match message {

@@ -32,7 +32,7 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     upstream_is_there(&settings).await?;
     let store = Place::of_settings(&settings).open().await?;
     let limits = Limits {
-        live_keys_per_scope: settings.limits.live_keys_per_scope,
+        live_keys_per_scope: Some(settings.limits.live_keys_per_scope),
         waiters_per_key: settings.limits.waiters_per_key,
         waiters: settings.limits.waiters,
         ..Limits::default()

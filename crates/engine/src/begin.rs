@@ -25,7 +25,7 @@ impl Engine {
             owner: self.0.owner.clone(),
             lease: call.contract.lease,
             promise: promise(&call.contract, 1),
-            live_keys_max: Some(self.0.limits.live_keys_per_scope),
+            live_keys_max: self.0.limits.live_keys_per_scope,
             key_expires_at: request(call).key_expires_at(&call.contract),
         }
     }

@@ -5,8 +5,9 @@ use std::time::Duration;
 /// What one process allows itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Live keys of one scope: beyond it new operations get `too-many-keys`.
-    pub live_keys_per_scope: u64,
+    /// Live keys of one scope: beyond it new operations get `too-many-keys`. `None`: no limit, and nothing is counted; a
+    /// service that makes its callers' keys itself needs none.
+    pub live_keys_per_scope: Option<u64>,
     /// Duplicates that wait for one running attempt; the rest are told at once.
     pub waiters_per_key: usize,
     /// Duplicates that wait in all.
@@ -18,7 +19,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            live_keys_per_scope: 100_000,
+            live_keys_per_scope: Some(100_000),
             waiters_per_key: 100,
             waiters: 10_000,
             finished_bytes_max: 32 << 20,

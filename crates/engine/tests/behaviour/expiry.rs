@@ -160,7 +160,7 @@ async fn key_whose_time_is_within_the_retention_is_an_ordinary_key() {
 
 #[tokio::test(start_paused = true)]
 async fn one_key_too_many_in_a_scope_begins_nothing() {
-    let engine = World::new().limited(Limits { live_keys_per_scope: 2, ..Limits::default() });
+    let engine = World::new().limited(Limits { live_keys_per_scope: Some(2), ..Limits::default() });
     let [one, two, three] = ["k-1", "k-2", "k-3"].map(|key| keyed(contract(), key, "3 apples"));
     let _running = begin(&engine, &one).await;
     recorded(begin(&engine, &two).await.settle(placed("order 5001")).await);
