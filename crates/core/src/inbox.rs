@@ -145,14 +145,25 @@ pub struct Permit {
     /// When.
     pub granted_at: StoreTime,
     /// It lets nothing through any longer from then on.
-    pub revoked_at: Option<StoreTime>,
+    pub revoked: Option<Revoked>,
+}
+
+/// The end of a permit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    /// When.
+    pub at: StoreTime,
+    /// Who.
+    pub who: String,
+    /// Why.
+    pub reason: String,
 }
 
 impl Permit {
     /// Whether it lets a message through that stands like `last`, for this build of the handler.
     pub fn covers(&self, last: &InboxEntry, handler: &str) -> bool {
         let same = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
-        self.revoked_at.is_none()
+        self.revoked.is_none()
             && self.consumer == last.identity.consumer
             && same(&self.source, &last.identity.source)
             && same(&self.damaged, &last.handler)
@@ -247,7 +258,7 @@ mod tests {
             who: "ann".into(),
             reason: "build 41 gave too few points".into(),
             granted_at: StoreTime(0),
-            revoked_at: None,
+            revoked: None,
         }
     }
 
@@ -296,7 +307,10 @@ mod tests {
             Permit { consumer: "other".into(), ..whole.clone() },
             Permit { handler: Some("43".into()), ..whole.clone() },
             Permit { message: Some(Key::new("evt_2").expect("a key")), ..whole.clone() },
-            Permit { revoked_at: Some(StoreTime(1)), ..whole },
+            Permit {
+                revoked: Some(Revoked { at: StoreTime(1), who: "ann".into(), reason: "done".into() }),
+                ..whole
+            },
         ] {
             assert_eq!(
                 judge(&entries, "42", std::slice::from_ref(&narrower)),

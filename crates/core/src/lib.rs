@@ -7,6 +7,7 @@
 //!
 //! The words are those of `docs/semantics.md`; each module names the section it follows.
 
+mod act;
 pub mod contract;
 mod decide;
 mod digest;
@@ -28,14 +29,17 @@ mod scope;
 mod state;
 mod time;
 
+pub use act::{Act, ActKind};
 pub use contract::Contract;
 pub use decide::{Decision, Expiry, Request, decide};
 pub use fingerprint::{Fingerprint, FingerprintBuilder, FingerprintVersion};
 pub use hex::{from_hex, to_hex};
 pub use identity::{Identity, IdentityKey, OperationId};
-pub use inbox::{Delivery, InboxEntry, InboxState, MessageIdentity, NotAnInboxState, Permit, judge_delivery};
+pub use inbox::{
+    Delivery, InboxEntry, InboxState, MessageIdentity, NotAnInboxState, Permit, Revoked, judge_delivery,
+};
 pub use key::{Key, KeyError};
-pub use outbox::{Message, NotAnOutboxState, OutboxEntry, OutboxState, effect_message_id};
+pub use outbox::{Message, NotAnOutboxState, OutboxEntry, OutboxState, effect_message_id, outgoing_id};
 pub use outcome::Outcome;
 pub use printable::printable;
 pub use problem::Problem;

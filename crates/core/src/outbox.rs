@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::key::Key;
-use crate::{IdentityKey, StoreTime, digest::Parts, to_hex};
+use crate::{IdentityKey, OperationId, StoreTime, digest::Parts, to_hex};
 
 /// A message that is to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,13 @@ pub fn effect_message_id(effect: &str, secret: &IdentityKey) -> Key {
     let mut parts = Parts::new("onefold/effect-message/1", secret.bytes());
     parts.part(effect.as_bytes());
     Key::new(to_hex(&parts.finish())).expect("hex digits are a key")
+}
+
+/// The digest of a message's id: what its sealed form and the lease of its sending are bound to.
+pub fn outgoing_id(id: &Key, secret: &IdentityKey) -> OperationId {
+    let mut parts = Parts::new("onefold/outgoing/1", secret.bytes());
+    parts.part(id.as_str().as_bytes());
+    OperationId::from_bytes(parts.finish())
 }
 
 /// Where a message on its way out stands.

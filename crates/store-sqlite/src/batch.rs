@@ -48,11 +48,12 @@ struct Live {
 pub(crate) struct Batch<'c> {
     pub(crate) connection: &'c Connection,
     pub(crate) judge: &'c Judge,
-    identity_key: &'c IdentityKey,
+    pub(crate) identity_key: &'c IdentityKey,
     /// The time of what is being done.
     pub(crate) moment: Moment,
     seq: i64,
     wrote: bool,
+    messages_wait: bool,
     /// The scopes that claims have looked up.
     scopes: HashMap<Vec<u8>, usize>,
     live: Vec<Live>,
@@ -81,6 +82,7 @@ impl<'c> Batch<'c> {
             moment,
             seq,
             wrote: false,
+            messages_wait: false,
             scopes: HashMap::new(),
             live: Vec::new(),
             statements: Statements::default(),
@@ -102,6 +104,16 @@ impl<'c> Batch<'c> {
     /// Something was written, so the time has to be written too.
     pub(crate) fn wrote(&mut self) {
         self.wrote = true;
+    }
+
+    /// Messages wait to be sent once it is committed.
+    pub(crate) fn messages_wait(&mut self) {
+        self.messages_wait = true;
+    }
+
+    /// Whether relays are to be told.
+    pub(crate) fn do_messages_wait(&self) -> bool {
+        self.messages_wait
     }
 
     /// The next number in the order of making. A number that is not used is lost, not given again.

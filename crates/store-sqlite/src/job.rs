@@ -12,6 +12,7 @@ use crate::advance::{AdvanceWork, RawAdvanced};
 use crate::atomic::{AtomicWork, RawAtomically};
 use crate::batch::Batch;
 use crate::claim::{ClaimWork, RawClaimed};
+use crate::errand::{Errand, Told};
 use crate::error::{self, JobError};
 use crate::probes::RawTurn;
 use crate::queue::Place;
@@ -38,6 +39,7 @@ pub(crate) enum Job {
     Lose(Ask<u32, u64>),
     Probe(Ask<TakeProbes, Vec<RawTurn>>),
     Sweep(Ask<u32, Swept>),
+    Errand(Box<dyn Errand>),
     /// Commits the time and nothing else: the proof that the store can be written.
     Ready(Ask<(), ()>),
 }
@@ -59,6 +61,7 @@ pub(crate) enum Answer {
     Lost(Reply<u32, u64>),
     Turns(Reply<TakeProbes, Vec<RawTurn>>),
     Swept(Reply<u32, Swept>),
+    Errand(Box<dyn Told>),
     Ready(Reply<(), ()>),
 }
 
@@ -74,6 +77,7 @@ impl Job {
             Job::Lose(ask) => ask.place.bytes,
             Job::Probe(ask) => ask.place.bytes,
             Job::Sweep(ask) => ask.place.bytes,
+            Job::Errand(errand) => errand.bytes(),
             Job::Ready(ask) => ask.place.bytes,
         }
     }
@@ -101,6 +105,10 @@ impl Job {
             Job::Sweep(ask) => {
                 run(ask, batch, |work, batch| sweep::run(*work, batch), Answer::Swept, Job::Sweep)
             }
+            Job::Errand(errand) => match errand.run(batch) {
+                Ok(told) => Ok(Answer::Errand(told)),
+                Err((errand, error)) => Err((Job::Errand(errand), error)),
+            },
             Job::Ready(ask) => run(
                 ask,
                 batch,
@@ -129,6 +137,7 @@ impl Job {
             Job::Lose(ask) => ask.refuse(error),
             Job::Probe(ask) => ask.refuse(error),
             Job::Sweep(ask) => ask.refuse(error),
+            Job::Errand(errand) => errand.refuse(error),
             Job::Ready(ask) => ask.refuse(error),
         }
     }
@@ -185,6 +194,7 @@ impl Answer {
             Answer::Lost(reply) => reply.give(lost),
             Answer::Turns(reply) => reply.give(lost),
             Answer::Swept(reply) => reply.give(lost),
+            Answer::Errand(told) => told.give(lost),
             Answer::Ready(reply) => reply.give(lost),
         }
     }

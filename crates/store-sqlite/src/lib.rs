@@ -12,6 +12,7 @@
 //! Bytes of deleted payloads are overwritten in the database, and they leave the log when it is next truncated, which
 //! happens when the store is idle or closed.
 
+mod acts;
 mod advance;
 mod atomic;
 mod batch;
@@ -20,6 +21,7 @@ mod checkpoint;
 mod claim;
 mod connection;
 mod counts;
+mod errand;
 mod error;
 mod events;
 mod fence;
@@ -32,6 +34,9 @@ mod job;
 mod list;
 mod migrate;
 mod open;
+mod outbox;
+mod outbox_row;
+mod outbox_store;
 mod outcome;
 mod probes;
 mod queue;

@@ -13,7 +13,8 @@ use crate::header::APPLICATION_ID;
 use crate::{FileUse, OpenError};
 
 /// The migrations, in order; the first makes schema 1.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_operations.sql")];
+const MIGRATIONS: [&str; 2] =
+    [include_str!("../migrations/0001_operations.sql"), include_str!("../migrations/0002_messages.sql")];
 
 /// The schema of this release.
 pub(crate) const LATEST: u32 = MIGRATIONS.len() as u32;

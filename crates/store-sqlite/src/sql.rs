@@ -7,11 +7,12 @@ use rusqlite::Connection;
 use crate::FileUse;
 use crate::migrate::{self, Migrate};
 use crate::{
-    advance, batch, claim, counts, events, list, open, outcome, probes, read, seal_keys, steps, survey,
-    sweep, tx,
+    acts, advance, batch, claim, counts, events, list, open, outbox, outbox_row, outcome, probes, read,
+    seal_keys, steps, survey, sweep, tx,
 };
 
-const STATEMENTS: [&[&str]; 16] = [
+const STATEMENTS: [&[&str]; 19] = [
+    acts::SQL,
     advance::SQL,
     batch::SQL,
     claim::SQL,
@@ -19,6 +20,8 @@ const STATEMENTS: [&[&str]; 16] = [
     events::SQL,
     list::SQL,
     open::SQL,
+    outbox::SQL,
+    outbox_row::SQL,
     outcome::SQL,
     probes::SQL,
     read::SQL,

@@ -13,9 +13,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, IdentityKey, Kept, OperationId};
 use onefold_store::{
-    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, Finding, FinishedStep, Inventory,
-    Judge, OperationStore, Page, ProbeTurn, Query, Read, Sealer, StepPut, StepStore, StoreError, Survey,
-    Swept, TakeProbes,
+    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, Finding, FinishedStep, Hints,
+    Inventory, Judge, OperationStore, Page, ProbeTurn, Query, Read, Sealer, StepPut, StepStore, StoreError,
+    Survey, Swept, TakeProbes,
 };
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -24,6 +24,7 @@ use crate::advance::{AdvanceWork, RawAdvanced};
 use crate::atomic::{AtomicWork, RawAtomically, SqliteWork};
 use crate::checkpoint::{Checkpointer, Log};
 use crate::claim::{ClaimWork, RawClaimed};
+use crate::errand::Work;
 use crate::fence::Fence;
 use crate::file::FileId;
 use crate::job::{Ask, Job};
@@ -45,8 +46,9 @@ pub struct SqliteStore {
     pub(crate) judge: Arc<Judge>,
     path: PathBuf,
     pub(crate) file: FileId,
-    readers: Readers,
+    pub(crate) readers: Readers,
     counts: Arc<Counts>,
+    pub(crate) hints: Arc<Hints>,
     queue: Arc<Queue>,
     /// `None` once it closes.
     jobs: Option<SyncSender<Job>>,
@@ -67,6 +69,7 @@ impl SqliteStore {
         let (kept_path, file) = (opened.path.clone(), opened.file);
         let other = |error: std::io::Error| OpenError::io(path.as_ref(), &error);
         let (judge, counts) = (Arc::new(opened.judge), Arc::new(Counts::default()));
+        let hints = Arc::new(Hints::default());
         // A log that a crash has left is cut at the first idle moment, so it counts as one page at least.
         let (pages, gate) = (Arc::new(AtomicI32::new(1)), Arc::new(Mutex::new(())));
         let (tell, told) = sync_channel(1);
@@ -82,6 +85,7 @@ impl SqliteStore {
             judge: judge.clone(),
             identity_key: opened.identity_key.clone(),
             counts: counts.clone(),
+            hints: hints.clone(),
             log,
             gate: gate.clone(),
             connection: Some((opened.connection, fence)),
@@ -102,6 +106,7 @@ impl SqliteStore {
             file,
             readers: Readers::new(opened.path),
             counts,
+            hints,
             queue: Arc::default(),
             jobs: Some(jobs),
             threads,
@@ -139,6 +144,12 @@ impl SqliteStore {
     pub async fn inventory(&self) -> Result<Inventory, StoreError> {
         let judge = self.judge.clone();
         self.readers.run(move |connection| inventory::run(connection, &judge)).await
+    }
+
+    /// Has the writer do this.
+    pub(crate) async fn errand<W: Work>(&self, work: W) -> Result<W::Answer, StoreError> {
+        let bytes = work.payload_bytes();
+        self.ask(work, bytes, |ask| Job::Errand(Box::new(ask))).await
     }
 
     async fn ask<W, A>(&self, work: W, bytes: usize, job: fn(Ask<W, A>) -> Job) -> Result<A, StoreError> {

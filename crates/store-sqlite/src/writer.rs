@@ -13,7 +13,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use onefold_core::IdentityKey;
-use onefold_store::{Judge, StoreError};
+use onefold_store::{Hints, Judge, StoreError};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
 
@@ -49,6 +49,8 @@ pub(crate) struct Writer {
     /// Digests scopes.
     pub(crate) identity_key: IdentityKey,
     pub(crate) counts: Arc<Counts>,
+    /// For the relays of this process.
+    pub(crate) hints: Arc<Hints>,
     pub(crate) log: Log,
     /// Held while a transaction is open, so that the checkpointer can ask for a pause.
     pub(crate) gate: Arc<Mutex<()>>,
@@ -146,6 +148,9 @@ impl Writer {
             self.counts.committed();
         }
         // Before anybody is answered: whoever reads next finds the lease that was granted.
+        if batch.do_messages_wait() {
+            self.hints.give();
+        }
         self.judge.note(batch.into_grants());
         Ok(())
     }

@@ -7,10 +7,12 @@
 
 mod bytes;
 mod kept;
+mod message;
 mod scope;
 mod texts;
 
 pub use kept::{decode_kept, encode_kept, kept_length};
+pub use message::{decode_message, encode_message, message_length};
 pub use scope::{decode_scope, encode_scope};
 pub use texts::{decode_texts, encode_texts};
 

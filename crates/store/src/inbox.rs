@@ -2,15 +2,16 @@
 //!
 //! *Promises of an implementation.* `(id, round)` is unique, and the judge. Where a row stands under it that is not
 //! `failing` under the same fingerprint, nothing is run and nothing is written: the entries are handed back, and what
-//! they mean is `judge_delivery`'s to say. Otherwise the effect and the mark are committed together or not at all. The
-//! records of failures and of dead letters are commits of their own.
+//! they mean is `judge_delivery`'s to say; a row of a later round stands in the way likewise. Otherwise the effect and the mark are committed together or not at all. The
+//! records of failures and of dead letters are commits of their own. The mark of a later round stays no shorter than those
+//! before it, so that no permit lets a message through twice.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use onefold_core::contract::Retention;
 use onefold_core::{
-    Fingerprint, InboxEntry, InboxState, Key, Message, MessageIdentity, OperationId, Permit, StoreTime,
+    Act, Fingerprint, InboxEntry, InboxState, Key, Message, MessageIdentity, OperationId, Permit, StoreTime,
 };
 
 use crate::{AtomicStore, OperationStore, StoreError};
@@ -162,7 +163,7 @@ pub struct InboxSurvey {
 pub trait InboxStore: OperationStore {
     /// Makes the mark together with these outgoing messages: the local effect of a webhook that is forwarded. With a
     /// version, the messages are made only where it is newer than what the entity had; otherwise the mark says
-    /// `superseded`.
+    /// `superseded`. In a later round its own version counts as newer: a message does not supersede itself.
     async fn accept(
         &self,
         mark: Mark,
@@ -179,7 +180,8 @@ pub trait InboxStore: OperationStore {
     /// The message that an entry keeps.
     async fn kept_message(&self, id: OperationId, round: u32) -> Result<Option<KeptMessage>, StoreError>;
 
-    /// Notes a failure. Returns the entry as it then stands: `failing` or `parked`. One that is done stays as it is.
+    /// Notes a failure. Returns the entry as it then stands: `failing` or `parked`. One that is done, parked or of another
+    /// fingerprint stays as it is.
     async fn fail(&self, failure: Failure) -> Result<InboxEntry, StoreError>;
 
     /// Counts deliveries that found a message done, and deliveries of something else under its id.
@@ -192,6 +194,9 @@ pub trait InboxStore: OperationStore {
     /// False when it is not parked: it has been redriven before, or is done.
     async fn unpark(&self, id: OperationId, round: u32, who: &str, reason: &str) -> Result<bool, StoreError>;
 
+    /// What people did to a message, oldest first.
+    async fn inbox_acts(&self, id: OperationId) -> Result<Vec<Act>, StoreError>;
+
     /// Writes a permit.
     async fn grant_permit(&self, permit: NewPermit) -> Result<Permit, StoreError>;
 
@@ -201,7 +206,8 @@ pub trait InboxStore: OperationStore {
     /// Ends a permit. False when there is none that is alive.
     async fn revoke_permit(&self, number: u32, who: &str, reason: &str) -> Result<bool, StoreError>;
 
-    /// Deletes entries whose time is over, at most `limit`; returns how many. `failing` and `parked` ones never expire.
+    /// Deletes entries whose time is over, at most `limit`; returns how many. `failing` and `parked` ones never expire, and
+    /// one that made outgoing messages stays until these are done: its dead letters may be sent again.
     async fn sweep_inbox(&self, limit: u32) -> Result<u64, StoreError>;
 
     /// Counts what stands.

@@ -11,6 +11,7 @@
 mod atomic;
 pub mod clock;
 pub mod codec;
+mod hint;
 mod inbox;
 mod inspection;
 mod judge;
@@ -23,6 +24,7 @@ mod timeline;
 pub use atomic::{Applied, AtomicStore, Atomically, Ended, Entry, Finish};
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
+pub use hint::{Hint, Hints};
 pub use inbox::{
     ConsumeStore, Consumed, DeliveryCounts, Failure, InboxPage, InboxQuery, InboxStore, InboxSurvey,
     KeptMessage, Mark, NewPermit, Versioned,

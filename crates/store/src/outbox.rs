@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onefold_core::{Key, Message, OutboxEntry, OutboxState, StoreTime};
+use onefold_core::{Act, Key, Message, OutboxEntry, OutboxState, StoreTime};
 
-use crate::{OperationStore, StoreError};
+use crate::{Hint, OperationStore, StoreError};
 
 /// A wish for messages to send.
 #[derive(Clone, Debug)]
@@ -165,10 +165,12 @@ pub trait OutboxStore: OperationStore {
     /// passed over. Returns how many were new.
     async fn enqueue(&self, messages: Vec<Message>) -> Result<u64, StoreError>;
 
-    /// Gives messages that are due, those that wait longest first; of each ordering key the first only.
+    /// Gives messages that are due, those that wait longest first; of each ordering key the first only. A sending whose
+    /// lease is over is due again, or held, as `if_lost` says; it does not count as a failure.
     async fn take(&self, take: Take) -> Result<Vec<Taken>, StoreError>;
 
-    /// Ends sendings, in one commit. For each, whether it was the attempt that holds the message.
+    /// Ends sendings, in one commit. For each, whether it was the attempt that holds the message. As long as nobody else
+    /// has acted, the attempt that holds the number may still report after its lease, also on `outcome_unknown`.
     async fn settle_sent(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, StoreError>;
 
     /// One message.
@@ -181,9 +183,15 @@ pub trait OutboxStore: OperationStore {
     /// when it is not: somebody was there before.
     async fn redrive(&self, redriving: Redriving) -> Result<bool, StoreError>;
 
+    /// What people did to a message, oldest first.
+    async fn outbox_acts(&self, id: &Key) -> Result<Vec<Act>, StoreError>;
+
     /// Deletes messages that are done for longer than `keep`, at most `limit`; returns how many.
     async fn sweep_outbox(&self, keep: Duration, limit: u32) -> Result<u64, StoreError>;
 
     /// Counts what stands, for each destination that has anything.
     async fn survey_outbox(&self) -> Result<Vec<OutboxSurvey>, StoreError>;
+
+    /// Hints that messages wait, from now on: what this process commits, and perhaps more.
+    fn hint(&self) -> Hint;
 }

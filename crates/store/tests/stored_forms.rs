@@ -3,10 +3,11 @@
 //! The fixtures hold one form to a line, `name hex`. A line is never changed or taken away; a new version adds a file.
 
 use onefold_core::{Answer, Kept, NotKept, Scope, TypedValue};
-use onefold_store::CodecError;
 use onefold_store::codec::{
-    decode_kept, decode_scope, decode_texts, encode_kept, encode_scope, encode_texts, kept_length,
+    decode_kept, decode_message, decode_scope, decode_texts, encode_kept, encode_message, encode_scope,
+    encode_texts, kept_length, message_length,
 };
+use onefold_store::{CodecError, KeptMessage};
 use proptest::prelude::*;
 
 const VERSION_1: &str = include_str!("fixtures/version-1.txt");
@@ -126,4 +127,19 @@ proptest! {
         let _ = decode_scope(&bytes);
         let _ = decode_texts(&bytes);
     }
+}
+
+#[test]
+fn version_1_of_a_message_is_read_and_written() {
+    let headers = vec![("content-type".to_owned(), "text/plain".to_owned()), ("x".to_owned(), String::new())];
+    let mut form = Vec::new();
+    encode_message(&headers, b"hi", &mut form);
+    assert_eq!(form, fixture("message"));
+    assert_eq!(form.len(), message_length(&headers, b"hi"));
+    assert_eq!(decode_message(&form), Ok(KeptMessage { headers, body: b"hi".to_vec() }));
+    for length in 0..form.len() {
+        assert!(decode_message(&form[..length]).is_err(), "cut at {length}");
+    }
+    form.push(0);
+    assert_eq!(decode_message(&form), Err(CodecError::LeftOver));
 }

@@ -1,0 +1,342 @@
+//! Messages on their way out: made with the business, given to relays by their state, settled under the attempt.
+//!
+//! The writer has the one write lock, so the order of `seq` is that of the commits. Of each ordering key only the first
+//! message that is not done has a due time; the next one gets it when that one is done. So nobody walks over messages
+//! that may not be sent, and a dead letter holds up its own key alone. A lease that is over is due in the same index.
+
+use onefold_core::{IdentityKey, Key};
+use onefold_core::{Message, OperationId, OutboxState, StoreTime, outgoing_id};
+use onefold_store::codec::{encode_message, message_length};
+use onefold_store::{Grant, IfLost, Redrive, Redriving, Sealer, Sent, Settlement, StoredLease, Take};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::acts;
+use crate::batch::Batch;
+use crate::errand::Work;
+use crate::error::{JobError, whole_batch};
+use crate::outbox_row::{RawTaken, state_number};
+
+const MAKE: &str =
+    "INSERT INTO onefold_outbox (seq, id, destination, address, ordering_key, created_at, form)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
+const OPEN: &str = "INSERT INTO onefold_outbox_open (seq, destination, ordering_key, created_at, state, due_at, cause)
+    VALUES (?1, ?2, ?3, ?4, 0, CASE WHEN ?3 IS NOT NULL AND EXISTS (
+        SELECT 1 FROM onefold_outbox_open e WHERE e.destination = ?2 AND e.ordering_key = ?3) THEN NULL ELSE ?4 END, ?5)";
+const DUE: &str =
+    "SELECT o.seq, o.state, o.attempt, o.failures, o.granted_at, o.due_at, m.id, m.address, o.ordering_key,
+        o.created_at, m.form
+    FROM onefold_outbox_open o INDEXED BY onefold_outbox_open_due CROSS JOIN onefold_outbox m ON m.seq = o.seq
+    WHERE o.destination = ?1 AND o.due_at IS NOT NULL AND o.due_at <= ?2 ORDER BY o.due_at, o.seq";
+const SEND: &str =
+    "UPDATE onefold_outbox_open SET state = 1, attempt = ?2, granted_at = ?3, due_at = ?4 WHERE seq = ?1";
+const STAY: &str = "UPDATE onefold_outbox_open
+    SET state = ?2, due_at = ?3, failures = ?4, reason = ?5, ended_at = ?6, granted_at = NULL WHERE seq = ?1";
+const STANDS: &str = "SELECT o.seq, o.state, o.attempt, o.failures, o.destination, o.ordering_key
+    FROM onefold_outbox m CROSS JOIN onefold_outbox_open o ON o.seq = m.seq WHERE m.id = ?1";
+const CLOSE: &str = "DELETE FROM onefold_outbox_open WHERE seq = ?1";
+const DONE: &str = "INSERT INTO onefold_outbox_done (seq, state, at, attempt, failures, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+const NEXT: &str = "UPDATE onefold_outbox_open SET due_at = ?3 WHERE seq = (
+        SELECT min(n.seq) FROM onefold_outbox_open n WHERE n.destination = ?1 AND n.ordering_key = ?2)";
+const OLD: &str = "SELECT d.seq, m.id FROM onefold_outbox_done d CROSS JOIN onefold_outbox m ON m.seq = d.seq
+    WHERE d.at <= ?1 ORDER BY d.at LIMIT ?2";
+const FORGET: &str = "DELETE FROM onefold_outbox WHERE seq = ?1";
+const FORGET_DONE: &str = "DELETE FROM onefold_outbox_done WHERE seq = ?1";
+
+#[cfg(test)]
+pub(crate) const SQL: &[&str] =
+    &[MAKE, OPEN, DUE, SEND, STAY, STANDS, CLOSE, DONE, NEXT, OLD, FORGET, FORGET_DONE];
+
+/// Why a message that was being sent is held.
+const HELD: &str = "the relay was lost while it sent the message";
+
+/// A message with its content sealed.
+pub(crate) struct Outgoing {
+    id: Key,
+    destination: String,
+    address: String,
+    ordering_key: Option<String>,
+    form: Vec<u8>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(message: Message, identity_key: &IdentityKey, sealer: &Sealer) -> Outgoing {
+        let Message { id, destination, address, ordering_key, headers, body } = message;
+        let digest = outgoing_id(&id, identity_key);
+        let form =
+            sealer.seal(&digest, message_length(&headers, &body), |out| encode_message(&headers, &body, out));
+        Outgoing { id, destination, address, ordering_key, form }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.form.len()
+    }
+
+    /// Makes it, if its id is new: says whether it is. All or nothing: only the first statement can fail by itself.
+    pub(crate) fn make(
+        &self,
+        cause: Option<OperationId>,
+        seq: i64,
+        now: StoreTime,
+        connection: &Connection,
+    ) -> Result<bool, JobError> {
+        let made = connection.prepare_cached(MAKE)?.execute(params![
+            seq,
+            self.id.as_str(),
+            self.destination,
+            self.address,
+            self.ordering_key,
+            now.0,
+            self.form
+        ])?;
+        if made == 0 {
+            return Ok(false);
+        }
+        let cause = cause.as_ref().map(OperationId::as_bytes);
+        let open = params![seq, self.destination, self.ordering_key, now.0, cause];
+        connection.prepare_cached(OPEN)?.execute(open).map_err(whole_batch)?;
+        Ok(true)
+    }
+}
+
+/// Makes messages; says how many are new.
+pub(crate) fn make_all(
+    messages: &[Outgoing],
+    cause: Option<OperationId>,
+    batch: &mut Batch<'_>,
+) -> Result<u64, JobError> {
+    let mut made = 0;
+    for message in messages {
+        let seq = batch.next_seq();
+        if message.make(cause, seq, batch.moment.time, batch.connection)? {
+            made += 1;
+        }
+    }
+    if made > 0 {
+        batch.wrote();
+        batch.messages_wait();
+    }
+    Ok(made)
+}
+
+/// Messages in a commit of their own.
+pub(crate) struct Enqueue(pub(crate) Vec<Outgoing>);
+
+impl Work for Enqueue {
+    type Answer = u64;
+
+    fn run(&self, batch: &mut Batch<'_>) -> Result<u64, JobError> {
+        batch.in_savepoint(|batch| make_all(&self.0, None, batch))
+    }
+
+    fn payload_bytes(&self) -> usize {
+        self.0.iter().map(Outgoing::bytes).sum()
+    }
+}
+
+/// Whether any is due, beside the writer.
+pub(crate) fn any_due(destination: &str, now: StoreTime, connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(connection
+        .prepare_cached(DUE)?
+        .query_row(params![destination, now.0], |_| Ok(()))
+        .optional()?
+        .is_some())
+}
+
+impl Work for Take {
+    type Answer = Vec<RawTaken>;
+
+    fn run(&self, batch: &mut Batch<'_>) -> Result<Vec<RawTaken>, JobError> {
+        batch.in_savepoint(|batch| take(self, batch))
+    }
+}
+
+fn take(take: &Take, batch: &mut Batch<'_>) -> Result<Vec<RawTaken>, JobError> {
+    let now = batch.moment.time;
+    let connection = batch.connection;
+    let mut found = Vec::new();
+    {
+        let mut statement = connection.prepare_cached(DUE)?;
+        let mut rows = statement.query(params![take.destination, now.0])?;
+        while found.len() < take.limit as usize
+            && let Some(row) = rows.next()?
+        {
+            let taken = RawTaken::of(row, &take.destination, now)?;
+            let digest = outgoing_id(&taken.id, batch.identity_key);
+            if let Some((granted, until)) = taken.lease {
+                let lease = StoredLease { id: digest, attempt: taken.attempt, granted, until };
+                if batch.judge.judge(&lease, batch.moment).is_alive() {
+                    continue;
+                }
+            }
+            found.push((digest, taken));
+        }
+    }
+    let mut given = Vec::new();
+    for (digest, mut taken) in found {
+        batch.wrote();
+        if taken.lease.is_some() && take.if_lost == IfLost::Hold {
+            let state = state_number(OutboxState::Unknown);
+            let stay = params![taken.seq, state, None::<i64>, taken.failures, HELD, now.0];
+            connection.prepare_cached(STAY)?.execute(stay)?;
+            batch.grant(Grant::Ended(digest));
+            continue;
+        }
+        taken.attempt = taken.attempt.saturating_add(1);
+        let send = params![taken.seq, taken.attempt, now.0, now.plus(take.lease).0];
+        connection.prepare_cached(SEND)?.execute(send)?;
+        batch.grant(Grant::held(digest, taken.attempt, batch.moment, take.lease));
+        given.push(taken);
+    }
+    Ok(given)
+}
+
+/// A message that is not done, as far as it matters to a change.
+struct Stands {
+    seq: i64,
+    state: i64,
+    attempt: u32,
+    failures: u32,
+    destination: String,
+    ordering_key: Option<String>,
+}
+
+fn stands(id: &Key, batch: &Batch<'_>) -> rusqlite::Result<Option<Stands>> {
+    let mut statement = batch.connection.prepare_cached(STANDS)?;
+    let one = statement.query_row([id.as_str()], |row| {
+        Ok(Stands {
+            seq: row.get(0)?,
+            state: row.get(1)?,
+            attempt: row.get(2)?,
+            failures: row.get(3)?,
+            destination: row.get(4)?,
+            ordering_key: row.get(5)?,
+        })
+    });
+    one.optional()
+}
+
+impl Stands {
+    fn is(&self, states: [OutboxState; 2], attempt: u32) -> bool {
+        self.attempt == attempt && states.iter().any(|state| state_number(*state) == self.state)
+    }
+
+    fn stay(
+        &self,
+        state: OutboxState,
+        due: Option<StoreTime>,
+        failures: u32,
+        reason: &str,
+        batch: &mut Batch<'_>,
+    ) -> rusqlite::Result<()> {
+        let due = due.map(|due| due.0);
+        let stay = params![self.seq, state_number(state), due, failures, reason, batch.now_ms()];
+        batch.connection.prepare_cached(STAY)?.execute(stay).map(drop)
+    }
+
+    /// It is done, and the next one of its ordering key may go.
+    fn done(&self, state: OutboxState, reason: Option<&str>, batch: &mut Batch<'_>) -> rusqlite::Result<()> {
+        let now = batch.now_ms();
+        batch.connection.prepare_cached(CLOSE)?.execute([self.seq])?;
+        let done = params![self.seq, state_number(state), now, self.attempt, self.failures, reason];
+        batch.connection.prepare_cached(DONE)?.execute(done)?;
+        if let Some(key) = &self.ordering_key {
+            let next = batch.connection.prepare_cached(NEXT)?.execute(params![self.destination, key, now])?;
+            if next > 0 {
+                batch.messages_wait();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ends of sendings.
+pub(crate) struct Settle(pub(crate) Vec<Settlement>);
+
+impl Work for Settle {
+    type Answer = Vec<bool>;
+
+    fn run(&self, batch: &mut Batch<'_>) -> Result<Vec<bool>, JobError> {
+        batch.in_savepoint(|batch| self.0.iter().map(|settlement| settle(settlement, batch)).collect())
+    }
+}
+
+fn settle(settlement: &Settlement, batch: &mut Batch<'_>) -> Result<bool, JobError> {
+    let found = stands(&settlement.id, batch)?;
+    let held = [OutboxState::Sending, OutboxState::Unknown];
+    let Some(stands) = found.filter(|stands| stands.is(held, settlement.attempt)) else { return Ok(false) };
+    match &settlement.sent {
+        Sent::Delivered => stands.done(OutboxState::Delivered, None, batch)?,
+        Sent::Again { after, counted, reason } => {
+            let failures = stands.failures.saturating_add(u32::from(*counted));
+            let due = batch.moment.time.plus(*after);
+            stands.stay(OutboxState::Waiting, Some(due), failures, reason, batch)?;
+        }
+        Sent::Dead { reason } => {
+            let failures = stands.failures.saturating_add(1);
+            stands.stay(OutboxState::Dead, None, failures, reason, batch)?;
+        }
+        Sent::Unknown { reason } => {
+            stands.stay(OutboxState::Unknown, None, stands.failures, reason, batch)?;
+        }
+    }
+    batch.wrote();
+    batch.grant(Grant::Ended(outgoing_id(&settlement.id, batch.identity_key)));
+    Ok(true)
+}
+
+impl Work for Redriving {
+    type Answer = bool;
+
+    fn run(&self, batch: &mut Batch<'_>) -> Result<bool, JobError> {
+        batch.in_savepoint(|batch| redrive(self, batch))
+    }
+}
+
+fn redrive(act: &Redriving, batch: &mut Batch<'_>) -> Result<bool, JobError> {
+    let found = stands(&act.id, batch)?;
+    let waits = [OutboxState::Dead, OutboxState::Unknown];
+    let Some(stands) = found.filter(|stands| stands.is(waits, act.attempt)) else { return Ok(false) };
+    match act.redrive {
+        Redrive::SendAgain => {
+            let due = batch.moment.time.plus(act.after);
+            stands.stay(OutboxState::Waiting, Some(due), 0, &act.reason, batch)?;
+            batch.messages_wait();
+        }
+        Redrive::Delivered => stands.done(OutboxState::Delivered, Some(&act.reason), batch)?,
+        Redrive::Discard => stands.done(OutboxState::Discarded, Some(&act.reason), batch)?,
+    }
+    let id = outgoing_id(&act.id, batch.identity_key);
+    acts::add(id, acts::kind_of_redrive(act.redrive), act.attempt, &act.who, &act.reason, batch)?;
+    Ok(true)
+}
+
+/// One step of forgetting messages that have been done for long.
+pub(crate) struct SweepOutbox {
+    pub(crate) keep: std::time::Duration,
+    pub(crate) limit: u32,
+}
+
+impl Work for SweepOutbox {
+    type Answer = u64;
+
+    fn run(&self, batch: &mut Batch<'_>) -> Result<u64, JobError> {
+        batch.in_savepoint(|batch| {
+            let keep = StoreTime(0).plus(self.keep).0;
+            let before = batch.now_ms().saturating_sub(keep);
+            let old = batch
+                .connection
+                .prepare_cached(OLD)?
+                .query_map(params![before, self.limit], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<rusqlite::Result<Vec<(i64, String)>>>()?;
+            for (seq, id) in &old {
+                batch.connection.prepare_cached(FORGET)?.execute([seq])?;
+                batch.connection.prepare_cached(FORGET_DONE)?.execute([seq])?;
+                if let Ok(id) = Key::new(id.as_str()) {
+                    acts::forget(outgoing_id(&id, batch.identity_key), batch)?;
+                }
+                batch.wrote();
+            }
+            Ok(old.len() as u64)
+        })
+    }
+}
