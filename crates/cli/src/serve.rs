@@ -29,6 +29,10 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
+    if let Some(inbox) = settings.inbox.first() {
+        let message = format!("[[inbox]] {:?}: this release takes no webhooks; leave it out", inbox.source);
+        return Err(Failure::usage(message));
+    }
     upstream_is_there(&settings).await?;
     let store = Place::of_settings(&settings).open().await?;
     let limits = Limits {

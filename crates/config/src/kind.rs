@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use onefold_canon::Pointer;
 use onefold_core::contract::{ScopeSource, StatusPattern, UrlTemplate};
 
+use onefold_webhooks::Place;
+
 use crate::path_pattern::{PathPattern, is_name};
 use crate::urls::{look_up_url, service_url};
 use crate::{Network, NotAUrl, StoreUrl, UpstreamUrl};
@@ -156,6 +158,36 @@ pub(crate) const FIELD: Kind<String> = Kind {
     },
     ..POINTER
 };
+
+/// Where a webhook says something of itself.
+pub(crate) const PLACE: Kind<Place> = Kind {
+    what: "a place",
+    write: "a JSON pointer such as /id, or header:NAME",
+    parse: |text| match text.strip_prefix("header:") {
+        Some(name) if is_token(name) => Ok(Place::Header(name.into())),
+        Some(_) => Err(Wrong::Because("the colon is followed by the name of a header".into())),
+        None => (FIELD.parse)(text).map(Place::Pointer),
+    },
+};
+
+pub(crate) const INBOX_SOURCE: Kind<String> = Kind {
+    what: "a source",
+    write: "one such as stripe, github/app1: segments of letters, digits, -, _ and .",
+    parse: |text| {
+        let segment = |segment: &str| {
+            let fits = segment.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+            fits && !["", ".", ".."].contains(&segment)
+        };
+        if text.len() <= NAME_CHARS_MAX && text.split('/').all(segment) {
+            Ok(text.into())
+        } else {
+            Err(Wrong::Kind)
+        }
+    },
+};
+
+pub(crate) const TEXT: Kind<String> =
+    Kind { what: "a text", write: "it as it is sent", parse: |text| Ok(text.into()) };
 
 pub(crate) const SCOPE: Kind<ScopeSource> = Kind {
     what: "a part of a scope",

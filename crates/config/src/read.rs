@@ -7,6 +7,7 @@ mod ask;
 mod claims;
 mod document;
 mod gateway;
+mod inbox;
 mod operation;
 mod operations;
 mod report;
@@ -51,6 +52,7 @@ pub(crate) fn read(
     let upstream = gateway::upstream(&root, flags, server.listen);
     let encryption = gateway::encryption(&root, environment);
     let claims = claims::read(&root, environment);
+    let inbox = inbox::read(&root, environment);
     let timeout = upstream.as_ref().map_or(Upstream::TIMEOUT, |upstream| upstream.timeout);
     let (defaults, operations) = operations::read(&root, &server, &claims, &paths, timeout);
     let Some(upstream) = upstream.filter(|_| report.is_clean()) else { return Err(report.into_error()) };
@@ -63,6 +65,7 @@ pub(crate) fn read(
         claims,
         operations,
         defaults,
+        inbox,
         encryption,
         paths,
         warnings,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onefold_core::Contract;
+use onefold_webhooks::Source;
 
 use crate::{ConfigError, Network, PathPattern, StoreUrl, UpstreamUrl, read};
 
@@ -32,6 +33,8 @@ pub struct Settings {
     pub operations: Vec<Operation>,
     /// `[defaults]`: the contract of an operation that none of `operations` names. Its own name is empty.
     pub defaults: Contract,
+    /// The sources of webhooks; no two have one name.
+    pub inbox: Vec<Inbox>,
     /// The keys of payloads at rest: the first writes, all read. Empty: payloads are not encrypted.
     pub encryption: Vec<[u8; 32]>,
     /// The paths that the gateway answers itself.
@@ -133,6 +136,39 @@ pub struct Match {
     pub method: String,
     /// The path.
     pub path: PathPattern,
+}
+
+/// One `[[inbox]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inbox {
+    /// What follows `/inbox/` in the path.
+    pub source: String,
+    /// How its deliveries are verified and read.
+    pub verify: Source,
+    /// Where they go on to.
+    pub forward: Forward,
+    /// What the sender gets.
+    pub reply: Reply,
+}
+
+/// Where webhooks go on to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The handler.
+    pub url: String,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Failed tries after which a message is a dead letter; at least 1.
+    pub attempts: u32,
+}
+
+/// What the sender of a webhook gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// 202, once the message is durable.
+    Accepted,
+    /// The handler's answer.
+    Forwarded,
 }
 
 /// The paths that the gateway answers itself.
@@ -268,6 +304,7 @@ impl fmt::Debug for Settings {
             .field("claims", &self.claims)
             .field("operations", &self.operations)
             .field("defaults", &self.defaults)
+            .field("inbox", &self.inbox)
             .field("encryption", &format_args!("{} keys", self.encryption.len()))
             .field("paths", &self.paths)
             .field("warnings", &self.warnings)

@@ -16,6 +16,7 @@ use crate::reference::EXAMPLE;
 use crate::{Limits, Paths, Server, StoreSettings, TlsFiles, Upstream};
 
 mod claims;
+mod inbox;
 mod mistakes;
 
 const UPSTREAM: &str = "[upstream]\nurl = \"http://127.0.0.1:3000\"\n";
@@ -51,6 +52,7 @@ fn only_an_upstream_must_be_named() {
         claims,
         operations,
         defaults,
+        inbox,
         encryption,
         paths,
         warnings,
@@ -72,7 +74,7 @@ fn only_an_upstream_must_be_named() {
     assert_eq!(paths, Paths { operations: "/operations".into(), policy: "/.well-known/idempotency".into() });
     assert_eq!(defaults, Contract::new("", "one effect for each key"));
     assert_eq!(claims, crate::Claims::default());
-    assert!(operations.is_empty() && encryption.is_empty() && warnings.is_empty());
+    assert!(operations.is_empty() && inbox.is_empty() && encryption.is_empty() && warnings.is_empty());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Preset::{Is, Means, Required};
 use super::Repeats::{Often, Once};
-use super::{Section, Setting, operation};
+use super::{Section, Setting, inbox, operation};
 
 pub(super) const INTRODUCTION: &str = "\
 # Configuration
@@ -52,6 +52,7 @@ pub(super) const ALL: &[Section] = &[
                setting as a whole: a table there is not mixed with the table here.",
         settings: &[],
     },
+    Section { name: "inbox", repeats: Often, says: inbox::SAYS, settings: inbox::SETTINGS },
     Section {
         name: "encryption",
         repeats: Once,

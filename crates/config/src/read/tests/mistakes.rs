@@ -75,8 +75,8 @@ fn what_is_no_setting_is_told_with_the_nearest_and_with_all_that_are() {
             "5: server.\"a\\nb\": unknown setting; allowed: listen, admin_listen, shutdown_grace, trusted_proxies, \
              max_request, tls, operations_path, policy_path",
             "6: limit: unknown setting; did you mean limits? Allowed: server, store, limits, upstream, claims, \
-             operation, defaults, encryption",
-            "8: cache: unknown setting; allowed: server, store, limits, upstream, claims, operation, defaults, encryption",
+             operation, defaults, inbox, encryption",
+            "8: cache: unknown setting; allowed: server, store, limits, upstream, claims, operation, defaults, inbox, encryption",
         ],
     );
 }
@@ -84,12 +84,11 @@ fn what_is_no_setting_is_told_with_the_nearest_and_with_all_that_are() {
 #[test]
 fn what_a_later_release_reads_is_not_called_unknown() {
     assert_mistakes(
-        "[admin]\ntokens_file = \"x\"\n[[inbox]]\nsource = \"stripe\"\n[defaults]\nsubject = \"/a\"\non_stale = \"reconcil\"\n",
+        "[admin]\ntokens_file = \"x\"\n[defaults]\nsubject = \"/a\"\non_stale = \"reconcil\"\n",
         &[
             "3: admin: not available in this release",
-            "5: inbox: not available in this release",
-            "8: defaults.subject: not available in this release",
-            "9: defaults.on_stale: \"reconcil\" is not allowed; allowed: \"unknown\", \"reconcile\", \"resume\"",
+            "6: defaults.subject: not available in this release",
+            "7: defaults.on_stale: \"reconcil\" is not allowed; allowed: \"unknown\", \"reconcile\", \"resume\"",
         ],
     );
 }

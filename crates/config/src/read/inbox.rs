@@ -1,0 +1,179 @@
+//! The settings of webhooks: each `[[inbox]]`.
+//!
+//! No error repeats a secret.
+
+use std::time::Duration;
+
+use onefold_webhooks::{Encoding, HmacRule, KeyForm, Scheme, Secret, Source};
+
+use super::document::{Table, Value};
+use super::gateway::{required, set};
+use super::{Environment, secret};
+use crate::kind::{HEADER, INBOX_SOURCE, PLACE, SERVICE_URL, TEXT};
+use crate::quantity::SPAN;
+use crate::{Forward, Inbox, Reply};
+
+/// More tries of one delivery than this are a limit that never bites.
+const ATTEMPTS_MAX: u64 = 1000;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Name {
+    Standard,
+    Stripe,
+    GitHub,
+    Shopify,
+    Hmac,
+    None,
+}
+
+const SCHEMES: &[(&str, Name)] = &[
+    ("standard", Name::Standard),
+    ("stripe", Name::Stripe),
+    ("github", Name::GitHub),
+    ("shopify", Name::Shopify),
+    ("hmac", Name::Hmac),
+    ("none", Name::None),
+];
+
+const REPLIES: &[(&str, Reply)] = &[("accepted", Reply::Accepted), ("forwarded", Reply::Forwarded)];
+const ENCODINGS: &[(&str, Encoding)] = &[("hex", Encoding::Hex), ("base64", Encoding::Base64)];
+const KEYS: &[(&str, KeyForm)] =
+    &[("text", KeyForm::Text), ("hex", KeyForm::Hex), ("base64", KeyForm::Base64)];
+
+/// Every source, in order.
+pub(super) fn read(root: &Table<'_>, environment: Environment<'_>) -> Vec<Inbox> {
+    let mut read: Vec<Inbox> = Vec::new();
+    for table in root.tables("inbox") {
+        let Some(inbox) = one(&table, environment) else { continue };
+        match read.iter().any(|other| other.source == inbox.source) {
+            true => refuse(&table, "source", "another [[inbox]] has this source; write another"),
+            false => read.push(inbox),
+        }
+    }
+    read
+}
+
+fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
+    let source = required(table, "source", "\"stripe\"", &INBOX_SOURCE);
+    if table.get("scheme").is_none() {
+        refuse(table, "scheme", "required; write scheme = \"standard\"");
+    }
+    let scheme = table.choice("scheme", SCHEMES).and_then(|name| scheme(table, name));
+    let secrets = scheme.as_ref().map(|scheme| secrets(table, scheme, environment));
+    let mut tolerance = Inbox::TOLERANCE;
+    set(&mut tolerance, table.text("tolerance", &SPAN));
+    let [id, entity, version] = ["id", "entity", "version"].map(|name| table.text(name, &PLACE));
+    if table.get("version").is_some() && table.get("entity").is_none() {
+        refuse(table, "version", "a version is one of an entity; name that in entity");
+    }
+    let forward = forward(table);
+    let mut reply = Reply::Accepted;
+    set(&mut reply, table.choice("reply", REPLIES));
+    let scheme = scheme?;
+    if table.get("tolerance").is_some() && !scheme.has_timestamp() {
+        refuse(table, "tolerance", "this scheme signs no time; leave it out");
+    }
+    if table.get("id").is_none() && matches!(scheme, Scheme::Hmac(_) | Scheme::None) {
+        refuse(table, "id", "required by this scheme; write id = \"/id\" or \"header:X-Id\"");
+    }
+    let verify = Source { scheme, secrets: secrets?, tolerance, id, entity, version };
+    Some(Inbox { source: source?, verify, forward: forward?, reply })
+}
+
+fn scheme(table: &Table<'_>, name: Name) -> Option<Scheme> {
+    if let Some(signature) = table.get("signature").filter(|_| name != Name::Hmac) {
+        return signature.refuse("only the scheme \"hmac\" has it");
+    }
+    Some(match name {
+        Name::Standard => Scheme::Standard,
+        Name::Stripe => Scheme::Stripe,
+        Name::GitHub => Scheme::GitHub,
+        Name::Shopify => Scheme::Shopify,
+        Name::Hmac => Scheme::Hmac(hmac_rule(table)?),
+        Name::None => {
+            let at = table.get("scheme").map_or(table.at, |value| value.at);
+            let message = "nothing is signed: whoever reaches the listener is believed";
+            table.report.warning(at, &table.field_of("scheme"), message);
+            Scheme::None
+        }
+    })
+}
+
+fn hmac_rule(table: &Table<'_>) -> Option<HmacRule> {
+    if table.get("signature").is_none() {
+        refuse(table, "signature", "required; write signature = { header = \"X-Signature\" }");
+    }
+    let table = table.table("signature")?;
+    let header = required(&table, "header", "\"X-Signature\"", &HEADER);
+    let text = |name| table.text(name, &TEXT).unwrap_or_default();
+    Some(HmacRule {
+        encoding: table.choice("encoding", ENCODINGS).unwrap_or_default(),
+        prefix: text("prefix"),
+        key: table.choice("key", KEYS).unwrap_or_default(),
+        before_body: text("before_body"),
+        header: header?,
+    })
+}
+
+fn secrets(table: &Table<'_>, scheme: &Scheme, environment: Environment<'_>) -> Vec<Secret> {
+    let Some(value) = table.get("secrets") else {
+        if *scheme != Scheme::None {
+            refuse(table, "secrets", "required; write secrets = [\"env:NAME\"] or [\"file:PATH\"]");
+        }
+        return Vec::new();
+    };
+    if *scheme == Scheme::None {
+        refuse(table, "secrets", "the scheme \"none\" has none; leave it out");
+        return Vec::new();
+    }
+    let Some(items) = value.items() else {
+        value.refuse::<()>("secrets are a list; write [\"env:NAME\"] or [\"file:PATH\"]");
+        return Vec::new();
+    };
+    let items: Vec<_> = items.collect();
+    if items.is_empty() {
+        value.refuse::<()>("without a secret nothing is accepted; write [\"env:NAME\"] or [\"file:PATH\"]");
+    }
+    items.iter().filter_map(|item| one_secret(item, scheme, environment)).collect()
+}
+
+fn one_secret(item: &Value<'_>, scheme: &Scheme, environment: Environment<'_>) -> Option<Secret> {
+    let Some(reference) = item.value.as_str() else { return item.refuse(secret::ELSEWHERE) };
+    match secret::resolve(reference, environment) {
+        Ok(text) => match Secret::new(text.trim(), scheme.key_form()) {
+            Ok(secret) => Some(secret),
+            Err(wrong) => item.refuse(format!("{reference}: {wrong}")),
+        },
+        Err(wrong) => item.refuse(wrong),
+    }
+}
+
+fn forward(table: &Table<'_>) -> Option<Forward> {
+    if table.get("forward").is_none() {
+        refuse(table, "forward", "required; write forward = { url = \"http://127.0.0.1:3000/hooks\" }");
+    }
+    let table = table.table("forward")?;
+    let url = required(&table, "url", "\"http://127.0.0.1:3000/hooks\"", &SERVICE_URL);
+    let (mut timeout, mut attempts) = (Forward::TIMEOUT, Forward::ATTEMPTS);
+    set(&mut timeout, table.text("timeout", &SPAN));
+    let number = table.number("attempts", 1..=ATTEMPTS_MAX);
+    set(&mut attempts, number.and_then(|number| u32::try_from(number).ok()));
+    Some(Forward { url: url?, timeout, attempts })
+}
+
+fn refuse(table: &Table<'_>, name: &str, message: &str) {
+    let at = table.get(name).map_or(table.at, |value| value.at);
+    table.report.mistake(at, &table.field_of(name), message);
+}
+
+impl Inbox {
+    /// How far a signed time may be from now unless the file says otherwise.
+    pub const TOLERANCE: Duration = Duration::from_secs(300);
+}
+
+impl Forward {
+    /// How long a handler may take unless the file says otherwise.
+    pub const TIMEOUT: Duration = Duration::from_secs(30);
+    /// Failed tries after which a delivery is a dead letter unless the file says otherwise.
+    pub const ATTEMPTS: u32 = 10;
+}
