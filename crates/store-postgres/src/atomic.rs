@@ -113,12 +113,16 @@ impl From<StoreError> for Stopped {
     }
 }
 
-/// The statements that begin a transaction and take the lock of a key in it. The lock ends with the transaction; waiting
-/// for it has an end of its own.
-fn beginning(id: OperationId) -> String {
+/// The lock of a key: any number that no other operation is likely to have.
+fn lock(id: OperationId) -> i64 {
     let [.., a, b, c, d, e, f, g, h] = *id.as_bytes();
-    let lock = i64::from_be_bytes([a, b, c, d, e, f, g, h]);
-    let wait_ms = LOCK_WAIT_MAX.as_millis();
+    i64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The statements that begin a transaction and take the lock of a key in it. The lock ends with the transaction; waiting
+/// for it has an end of its own, here and in the function `onefold.atomic_enter`.
+fn beginning(id: OperationId) -> String {
+    let (lock, wait_ms) = (lock(id), LOCK_WAIT_MAX.as_millis());
     format!(
         "BEGIN; SET LOCAL lock_timeout = {wait_ms}; SELECT pg_advisory_xact_lock({lock});
         SET LOCAL lock_timeout = DEFAULT"

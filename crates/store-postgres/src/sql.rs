@@ -10,11 +10,10 @@ use crate::{
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 33] = [
+const STATEMENTS: [(&str, &str); 32] = [
     ("enter", new::ENTER),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
-    ("finish counted", new::FINISH_COUNTED),
     ("effect", tx::EFFECT),
     ("apply", tx::APPLY),
     ("version", tx::VERSION),

@@ -2,72 +2,32 @@
 
 use onefold_core::{OperationId, StoreTime};
 use onefold_store::{Atomically, Claim, Finish};
-use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{
     Committing, Finished, PostgresWork, Stopped, beginning, begun, bounded, closure, committing, fate, found,
+    lock,
 };
 use crate::claim::{ClaimWork, version_number};
 use crate::error::Failed;
 use crate::held::Held;
-use crate::row::{
-    self, RawRead, clock, columns, duration_ms, get, on_stale_number, retention_ms, state_number,
-};
+use crate::row::{self, duration_ms, get, on_stale_number, retention_ms, state_number};
 use crate::server::IfLost;
 use crate::store::PostgresStore;
 
 /// Shards in which the scopes of atomic operations are counted: whoever counts holds a row until its commit.
 const SHARDS: i16 = 64;
 
-/// $2 the id, $3 the bucket, $4 at most so many live ones in it, $5 when the key is too old. What stands in the way:
-/// 0 nothing, 1 a record, 2 the key's age, 3 the quota. Then, where the transaction may not see all that was committed
-/// before it had the lock, the microseconds when it had it.
-pub(crate) const ENTER: &str = concat!(
-    "SELECT c.now, CASE
-        WHEN o.id IS NOT NULL THEN 1
-        WHEN $5::bigint <= c.now THEN 2
-        WHEN $4::bigint IS NOT NULL AND (SELECT coalesce(sum(s.live), 0) FROM onefold.scopes s
-            WHERE s.bucket = $3::bigint) >= $4 THEN 3
-        ELSE 0
-    END::smallint, CASE WHEN current_setting('transaction_isolation') <> 'read committed'
-        THEN floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint END, ",
-    columns!("o"),
-    " FROM (",
-    clock!(),
-    ") c LEFT JOIN onefold.operations o ON o.id = $2::bytea"
-);
-
-macro_rules! insert {
-    () => {
-        concat!(
-            "INSERT INTO onefold.operations (place, created_at, due_at, retention_ms, tombstone_ms, bucket, attempt,
-            shard, on_stale, fingerprint_version, id, operation, fingerprint, scope, key, owner, correlation_id,
-            ignored, state, nonce, ended_at, expires_at, resource_kind, resource_id, kept)
-        SELECT floor(extract(epoch FROM statement_timestamp()) * 1000000)::bigint << 10, c.now,
-            c.now + $2::bigint, $2, $3::bigint, $4::bigint, 1, $5::smallint, $6::smallint, $7::smallint, $8::bytea,
-            $9::bytea, $10::bytea, $11::bytea, $12::bytea, $13::bytea, $14::bytea, $15::bytea, $16::smallint,
-            $17::bigint, c.now, c.now + $2, $18::bytea, $19::bytea, $20::bytea
-        FROM (",
-            clock!(),
-            ") c RETURNING ended_at, expires_at"
-        )
-    };
-}
+/// See the migration, which has the function: what a function does is planned once for each connection, an unnamed
+/// statement each time.
+pub(crate) const ENTER: &str =
+    "SELECT now, stands, blind_until FROM onefold.atomic_enter($1, $2, $3, $4, $5, $6)";
+pub(crate) const FINISH: &str =
+    "SELECT now FROM onefold.atomic_finish($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    $12, $13, $14, $15, $16, $17, $18, $19, $20) AS f (now)";
 
 /// Whether the record $1 was made before $2.
 pub(crate) const BEFORE: &str = "SELECT FROM onefold.operations WHERE id = $1 AND place >> 10 < $2";
-
-/// The finished record. $5: no shard, it is not counted.
-pub(crate) const FINISH: &str = insert!();
-/// The finished record, and one more in its scope.
-pub(crate) const FINISH_COUNTED: &str = concat!(
-    "WITH counted AS (
-        INSERT INTO onefold.scopes AS s (bucket, shard, live) VALUES ($4::bigint, $5::smallint, 1)
-        ON CONFLICT (bucket, shard) DO UPDATE SET live = s.live + excluded.live
-    ) ",
-    insert!()
-);
 
 pub(crate) async fn run(
     claim: Claim,
@@ -96,19 +56,18 @@ pub(crate) async fn run(
 async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreTime, Option<i64>), Stopped> {
     let id = claim.claim.id;
     let held = Held::new(store.server().connection().await?);
-    let beginning = beginning(id);
-    let params: [(&(dyn ToSql + Sync), Type); 5] = [
+    let params: [(&(dyn ToSql + Sync), Type); 6] = [
         (&store.server().now(), Type::INT8),
         (&id.as_bytes().as_slice(), Type::BYTEA),
+        (&lock(id), Type::INT8),
         (&claim.bucket, Type::INT8),
         (&claim.claim.live_keys_max.map(|most| i64::try_from(most).unwrap_or(i64::MAX)), Type::INT8),
         (&claim.claim.key_expires_at.map(|end| end.0), Type::INT8),
     ];
     let asked = bounded(async {
         let (open, rows) =
-            tokio::join!(biased; held.batch_execute(&beginning), held.query_typed(ENTER, &params));
-        open.map_err(|error| begun(&error))?;
-        rows.map_err(|error| Failed::of(&error))
+            tokio::join!(biased; held.batch_execute("BEGIN"), held.query_typed(ENTER, &params));
+        open.and(rows).map_err(|error| begun(&error))
     });
     let rows = match asked.await {
         Ok(rows) => rows,
@@ -123,16 +82,16 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
     let now = StoreTime(get(row, 0)?);
     let stands = match get::<i16>(row, 1)? {
         0 => return Ok((held, now, get(row, 2)?)),
-        1 => Atomically::Found(Box::new(record(row, now)?.open(store.sealer())?)),
+        1 => {
+            held.roll_back().await;
+            let read = found(id, store.server(), store).await?;
+            return Err(Stopped::ended(Atomically::Found(Box::new(read))));
+        }
         2 => Atomically::KeyTooOld { now },
         _ => Atomically::QuotaReached,
     };
     held.roll_back().await;
     Err(Stopped::ended(stands))
-}
-
-fn record(row: &Row, now: StoreTime) -> Result<RawRead, Stopped> {
-    Ok(RawRead { now, record: row::found(row, 3, now)? })
 }
 
 /// Above READ COMMITTED a transaction does not see what was committed while it waited for the lock. So a closure that did
@@ -189,9 +148,8 @@ async fn commit(
         (&resource.map(|resource| resource.id.as_bytes()), Type::BYTEA),
         (&finished.form, Type::BYTEA),
     ];
-    let sql = if counted { FINISH_COUNTED } else { FINISH };
     let asked = bounded(async {
-        Ok(tokio::join!(biased; held.query_typed(sql, &params), held.batch_execute("COMMIT")))
+        Ok(tokio::join!(biased; held.query_typed(FINISH, &params), held.batch_execute("COMMIT")))
     });
     let lost = match asked.await {
         Ok((written, committed)) => match committing(&written, &committed) {
@@ -201,8 +159,10 @@ async fn commit(
                 let Some(row) = rows.first() else {
                     return Err(Stopped::Store(row::unreadable("no answer")));
                 };
-                let (now, expires_at): (i64, Option<i64>) = (get(row, 0)?, get(row, 1)?);
-                return Ok(finished.committed(StoreTime(now), 1, expires_at.map(StoreTime)));
+                let now: i64 = get(row, 0)?;
+                let expires_at =
+                    retention_ms(promise).map(|retention| StoreTime(now.saturating_add(retention)));
+                return Ok(finished.committed(StoreTime(now), 1, expires_at));
             }
             Committing::Exists => {
                 held.roll_back().await;
