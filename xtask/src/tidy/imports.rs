@@ -40,6 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("config", &["core", "canon"]),
     ("onefold", &["engine", "store", "store-sqlite", "core", "canon"]),
     ("axum", &["onefold", "engine", "http", "core", "canon"]),
+    ("grpc", &["onefold", "http", "core", "canon"]),
     ("client", &["core"]),
     ("cli", LIBRARIES),
     ("testkit", &[]),
