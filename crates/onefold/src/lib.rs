@@ -47,6 +47,7 @@ mod atomic;
 mod call;
 mod done;
 mod error;
+pub mod guest;
 mod operation;
 mod reserved;
 mod resumable;

@@ -41,6 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("onefold", &["engine", "store", "store-sqlite", "core", "canon"]),
     ("axum", &["onefold", "engine", "http", "core", "canon"]),
     ("grpc", &["onefold", "http", "core", "canon"]),
+    ("sqlx", &["onefold", "engine", "store", "store-postgres"]),
     ("client", &["core"]),
     ("cli", LIBRARIES),
     ("testkit", &[]),
