@@ -81,7 +81,7 @@ impl Boundary {
     ) -> Result<Claimed<T>, Error> {
         let (mut entering, claim) = Entering::new(&self.engine, call);
         let mut inside = Inside(tx);
-        let mut next = entering.claimed(self.store.claim_in(&mut inside, claim).await?)?;
+        let mut next = entering.claimed(self.store.claim_over(&mut inside, claim).await?)?;
         loop {
             next = match next {
                 Next::Begun(begun) => {
@@ -89,7 +89,7 @@ impl Boundary {
                 }
                 Next::Known(done) => return Ok(Claimed::Known(done)),
                 Next::Begin(advance) => {
-                    entering.began(self.store.advance_in(&mut inside, *advance).await?)?
+                    entering.began(self.store.advance_over(&mut inside, *advance).await?)?
                 }
             }
         }
@@ -129,7 +129,7 @@ impl Claim {
         T: Serialize + DeserializeOwned,
     {
         let (ending, advance) = self.begun.ending(verdict)?;
-        let advanced = self.store.advance_in(&mut Inside(tx), advance).await?;
+        let advanced = self.store.advance_over(&mut Inside(tx), advance).await?;
         ending.ended(advanced).map_err(|error: CallError| error.into())
     }
 }

@@ -1,5 +1,5 @@
 //! Whom a statement is sent to: the server, as a transaction of its own, or a transaction that is open. Transactions of
-//! others are in [`guest`](crate::guest).
+//! others are in [`driver`](crate::driver).
 
 use std::future::Future;
 
@@ -7,8 +7,8 @@ use onefold_store::StoreError;
 use tokio_postgres::types::{FromSql, Type};
 use tokio_postgres::{GenericClient, Row};
 
+use crate::driver::Columns;
 use crate::error::Failed;
-use crate::guest::Columns;
 use crate::server::{IfLost, Params, Server};
 
 /// Takes statements.

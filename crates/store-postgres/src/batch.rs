@@ -7,7 +7,7 @@
 use onefold_core::StoreTime;
 use onefold_store::{Advance, Advanced, Also, Sealer, StoreError};
 
-use crate::guest::Columns;
+use crate::driver::Columns;
 use crate::row::{RawRead, RawRecord, get, raw, state_bits, unreadable};
 
 /// Locks and judges the records of `input` at `clock`; `$and` is a further condition.

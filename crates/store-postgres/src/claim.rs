@@ -15,8 +15,8 @@ use tokio_postgres::types::Type;
 
 use crate::ask::Ask;
 use crate::batch::place;
+use crate::driver::Columns;
 use crate::error::Failed;
-use crate::guest::Columns;
 use crate::lanes::Work;
 use crate::read;
 use crate::row::{RawRead, clock, columns, duration_ms, found, get, on_stale_number, retention_ms};

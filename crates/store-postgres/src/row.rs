@@ -12,7 +12,7 @@ use onefold_store::codec::{decode_kept, decode_scope, decode_texts};
 use onefold_store::{Promise, Read, Sealer, StoreError};
 use tokio_postgres::types::{FromSql, Type};
 
-use crate::guest::Columns;
+use crate::driver::Columns;
 
 /// The columns of a record under an alias, in the order in which [`raw`] takes them.
 macro_rules! columns {

@@ -58,7 +58,7 @@ pub trait Guest: Send {
 
 impl PostgresStore {
     /// Makes a claim in the guest's transaction. An error may have ended the transaction: roll it back.
-    pub async fn claim_in<G: Guest>(&self, guest: &mut G, claim: Claim) -> Result<Claimed, G::Error> {
+    pub async fn claim_over<G: Guest>(&self, guest: &mut G, claim: Claim) -> Result<Claimed, G::Error> {
         let shard = rand::random_range(0..GUEST_SHARDS);
         let work = ClaimWork::new(claim, |scope| self.bucket(scope), shard);
         let answers = ClaimWork::run(&[work], &Of::new(guest)).await?;
@@ -71,7 +71,11 @@ impl PostgresStore {
     }
 
     /// Carries out a transition in the guest's transaction. An error may have ended the transaction: roll it back.
-    pub async fn advance_in<G: Guest>(&self, guest: &mut G, advance: Advance) -> Result<Advanced, G::Error> {
+    pub async fn advance_over<G: Guest>(
+        &self,
+        guest: &mut G,
+        advance: Advance,
+    ) -> Result<Advanced, G::Error> {
         let answers = match &advance.step {
             Step::Begin { .. } => {
                 let shard = rand::random_range(0..GUEST_SHARDS);
