@@ -46,7 +46,7 @@ pub fn conflict(original: State) -> ProblemDocument {
 pub fn in_progress() -> ProblemDocument {
     ProblemDocument::new(
         Problem::InProgress,
-        "an attempt under this key is running; ask again after Retry-After, under the same key",
+        "an attempt under this key is running; ask again under the same key, after the time that is given",
     )
 }
 

@@ -64,6 +64,16 @@ impl ProblemDocument {
         self
     }
 
+    /// Which entry of the catalogue it is.
+    pub fn problem(&self) -> Problem {
+        self.problem
+    }
+
+    /// The sentence.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The document as an answer. `policy` is the path of the published policy, where each type is described.
     pub fn into_response(self, policy: &str) -> Response<Bytes> {
         let mut response = self.into_bare_response();

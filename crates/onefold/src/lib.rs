@@ -47,6 +47,7 @@ mod atomic;
 mod call;
 mod done;
 mod error;
+pub mod guest;
 mod operation;
 mod reserved;
 mod resumable;
@@ -68,7 +69,7 @@ pub use onefold_core::{
     Contract, Expiry, Fingerprint, Key, KeyError, OperationId, Problem, Resource, Scope, State,
 };
 pub use onefold_engine::{AtomicEngine, Engine, Keeper, Limits, Release, Resolution, ResolvedAs};
-pub use onefold_store::AtomicStore;
+pub use onefold_store::{AtomicStore, StepStore};
 pub use onefold_store_sqlite::{Applied, FileUse, OpenError, Options, SqliteStore, SqliteTx};
 pub use operation::{OnError, Operation};
 pub use reserved::Performing;

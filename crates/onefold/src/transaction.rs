@@ -4,15 +4,12 @@
 //! harm the transaction. A claim that is committed without its end is an attempt whose outcome is unknown once its lease
 //! ends. Duplicates wait on SQLite's one write lock, so begin the transaction `IMMEDIATE`.
 
-use onefold_core::{Kept, Outcome, State};
-use onefold_engine::Stood;
-use onefold_store::{Advance, Advanced, Also, Claimed as Won, Start, Step, StoreError};
 use rusqlite::Transaction;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::atomic::known_to;
-use crate::{Call, CallError, Done, Onefold, Operation, OperationId, Recorded, Verdict, typed};
+use crate::guest::{Begun, Entering, Next, unavailable};
+use crate::{Call, CallError, Done, Onefold, OperationId, Verdict};
 
 /// What a claim in the caller's transaction has found.
 #[derive(Debug)]
@@ -26,11 +23,7 @@ pub enum Claim<T> {
 /// An operation that was claimed in the caller's transaction.
 #[derive(Debug)]
 #[must_use = "an operation that is committed without its end has an unknown outcome"]
-pub struct Claimed {
-    operation: Operation,
-    id: OperationId,
-    attempt: u32,
-}
+pub struct Claimed(Begun);
 
 impl Onefold {
     /// Claims the operation in a transaction that the caller owns, on the same file. Blocks as any statement does.
@@ -42,28 +35,14 @@ impl Onefold {
         transaction: &Transaction<'_>,
         call: &Call,
     ) -> Result<Claim<T>, CallError> {
-        let (engine, store) = (self.engine(), self.store());
-        let asked = call.for_engine(engine.identity_key());
-        let claim = engine.claim_of(&asked);
-        let id = claim.id;
-        let yours = |attempt| Claim::Yours(Claimed { operation: call.operation.clone(), id, attempt });
-        let mut found = match store.claim_in(transaction, claim).map_err(unavailable)? {
-            Won::Won { .. } => return Ok(yours(1)),
-            Won::Exists(read) => *read,
-            Won::KeyTooOld { now } => onefold_store::Read { now, record: None },
-            Won::QuotaReached => return Err(CallError::TooManyKeys),
-        };
+        let (mut entering, claim) = Entering::new(self.engine(), call);
+        let mut next = entering.claimed(self.store().claim_in(transaction, claim).map_err(unavailable)?)?;
         loop {
-            let advance = match engine.stood(&asked, found) {
-                Stood::Known(known) => return known_to(&call.operation, &known).map(Claim::Known),
-                Stood::Free(advance) => advance,
-            };
-            let attempt = advance.start.attempt + 1;
-            match store.advance_in(transaction, *advance).map_err(unavailable)? {
-                Advanced::Done { .. } => return Ok(yours(attempt)),
-                Advanced::Superseded(read) => found = *read,
-                Advanced::Missing => {
-                    return Err(unavailable(StoreError::Unavailable("the record is gone".into())));
+            next = match next {
+                Next::Begun(begun) => return Ok(Claim::Yours(Claimed(begun))),
+                Next::Known(done) => return Ok(Claim::Known(done)),
+                Next::Begin(advance) => {
+                    entering.began(self.store().advance_in(transaction, *advance).map_err(unavailable)?)?
                 }
             }
         }
@@ -73,12 +52,12 @@ impl Onefold {
 impl Claimed {
     /// The operation's id.
     pub fn id(&self) -> OperationId {
-        self.id
+        self.0.id()
     }
 
     /// The number of the attempt.
     pub fn attempt(&self) -> u32 {
-        self.attempt
+        self.0.attempt()
     }
 
     /// Writes the end of the operation into the transaction; the caller commits it.
@@ -91,34 +70,7 @@ impl Claimed {
         transaction: &Transaction<'_>,
         verdict: Verdict<T>,
     ) -> Result<Done<T>, CallError> {
-        let (outcome, value, resource) = match verdict {
-            Verdict::Succeeded { resource, value } => (Outcome::Succeeded, value, resource),
-            Verdict::Rejected { value } => (Outcome::Rejected, value, None),
-            Verdict::NotDone { error, retryable } => return Err(CallError::NotDone { error, retryable }),
-            Verdict::Unknown { error } => return Err(CallError::NotDone { error, retryable: true }),
-        };
-        let kept: Kept = typed::keep(&self.operation, &value).map_err(|why| CallError::NotDone {
-            error: format!("the result cannot be kept: {why}").into(),
-            retryable: false,
-        })?;
-        let (id, attempt) = (self.id, self.attempt);
-        let start = Start { states: &[State::Processing], attempt, also: Also::Nothing };
-        let step = Step::Settle { state: outcome.state(), kept, resource: resource.clone() };
-        let advance = Advance { id, start, step, event: None, if_superseded: None };
-        match onefold.store().advance_in(transaction, advance).map_err(unavailable)? {
-            Advanced::Done { .. } => {
-                let rejected = outcome == Outcome::Rejected;
-                let recorded = Recorded::Durably;
-                Ok(Done { value, rejected, replayed: false, recorded, id, attempt, resource })
-            }
-            Advanced::Superseded(_) | Advanced::Missing => Err(CallError::NotDone {
-                error: "the operation is not in this transaction".into(),
-                retryable: true,
-            }),
-        }
+        let (ending, advance) = self.0.ending(verdict)?;
+        ending.ended(onefold.store().advance_in(transaction, advance).map_err(unavailable)?)
     }
-}
-
-fn unavailable(error: StoreError) -> CallError {
-    CallError::StoreUnavailable(error.to_string())
 }

@@ -163,10 +163,10 @@ impl Work for AdvanceWork {
 
 impl AdvanceWork {
     /// Carries out all of a batch, wherever statements go.
-    pub(crate) async fn run(
+    pub(crate) async fn run<A: Ask>(
         works: &[AdvanceWork],
-        server: &impl Ask,
-    ) -> Result<Vec<Result<RawAdvanced, StoreError>>, Failed> {
+        server: &A,
+    ) -> Result<Vec<Result<RawAdvanced, StoreError>>, A::Error> {
         let starts = Starts::of(works.iter().map(|work| &work.advance));
         let nonces: Vec<i64> = works.iter().map(|work| work.nonce).collect();
         let kinds: Vec<i16> = works.iter().map(AdvanceWork::kind).collect();
@@ -206,6 +206,6 @@ impl AdvanceWork {
                 IfLost::AskAgain,
             )
             .await?;
-        batch::answers(&rows, works.len())
+        Ok(batch::answers(&rows, works.len())?)
     }
 }

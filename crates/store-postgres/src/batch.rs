@@ -6,9 +6,8 @@
 
 use onefold_core::StoreTime;
 use onefold_store::{Advance, Advanced, Also, Sealer, StoreError};
-use tokio_postgres::Row;
 
-use crate::error::Failed;
+use crate::driver::Columns;
 use crate::row::{RawRead, RawRecord, get, raw, state_bits, unreadable};
 
 /// Locks and judges the records of `input` at `clock`; `$and` is a further condition.
@@ -114,7 +113,10 @@ impl<'a> Starts<'a> {
 }
 
 /// The answers of a batch of so many jobs, in order.
-pub(crate) fn answers(rows: &[Row], jobs: usize) -> Result<Vec<Result<RawAdvanced, StoreError>>, Failed> {
+pub(crate) fn answers(
+    rows: &[impl Columns],
+    jobs: usize,
+) -> Result<Vec<Result<RawAdvanced, StoreError>>, StoreError> {
     let unanswered = || Err(StoreError::Unavailable("the database gave no answer".into()));
     let mut answers: Vec<_> = (0..jobs).map(|_| unanswered()).collect();
     for row in rows {
@@ -124,13 +126,13 @@ pub(crate) fn answers(rows: &[Row], jobs: usize) -> Result<Vec<Result<RawAdvance
 }
 
 /// The place of a row's job in its batch, from the number that the statement gave it.
-pub(crate) fn place(row: &Row, jobs: usize) -> Result<usize, Failed> {
-    let n = row.try_get::<_, i64>(0).ok().and_then(|n| usize::try_from(n - 1).ok());
+pub(crate) fn place(row: &impl Columns, jobs: usize) -> Result<usize, StoreError> {
+    let n = get::<i64>(row, 0).ok().and_then(|n| usize::try_from(n - 1).ok());
     n.filter(|n| *n < jobs)
-        .ok_or_else(|| Failed::Server("the statement answers a question that was not asked".into()))
+        .ok_or_else(|| StoreError::Unavailable("the statement answers a question that was not asked".into()))
 }
 
-fn answer(row: &Row) -> Result<RawAdvanced, StoreError> {
+fn answer(row: &impl Columns) -> Result<RawAdvanced, StoreError> {
     let now = StoreTime(get(row, 1)?);
     match get::<i16>(row, 2)? {
         0 => Ok(RawAdvanced::Done { now, expires_at: get::<Option<i64>>(row, 3)?.map(StoreTime) }),

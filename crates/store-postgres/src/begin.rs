@@ -160,10 +160,10 @@ impl Work for BeginWork {
 
 impl BeginWork {
     /// Carries out all of a batch, wherever statements go.
-    pub(crate) async fn run(
+    pub(crate) async fn run<A: Ask>(
         works: &[BeginWork],
-        server: &impl Ask,
-    ) -> Result<Vec<Result<RawAdvanced, StoreError>>, Failed> {
+        server: &A,
+    ) -> Result<Vec<Result<RawAdvanced, StoreError>>, A::Error> {
         macro_rules! each {
             ($of:expr) => {
                 works.iter().map($of).collect::<Vec<_>>()
@@ -216,6 +216,6 @@ impl BeginWork {
                 IfLost::AskAgain,
             )
             .await?;
-        batch::answers(&rows, works.len())
+        Ok(batch::answers(&rows, works.len())?)
     }
 }

@@ -11,11 +11,11 @@
 use onefold_core::{OperationId, StoreTime};
 use onefold_store::codec::{encode_scope, encode_texts};
 use onefold_store::{Claim, StoreError};
-use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::ask::Ask;
 use crate::batch::place;
+use crate::driver::Columns;
 use crate::error::Failed;
 use crate::lanes::Work;
 use crate::read;
@@ -132,10 +132,10 @@ impl Work for ClaimWork {
 
 impl ClaimWork {
     /// Carries out all of a batch, wherever statements go.
-    pub(crate) async fn run(
+    pub(crate) async fn run<A: Ask>(
         batch: &[ClaimWork],
-        server: &impl Ask,
-    ) -> Result<Vec<Result<RawClaimed, StoreError>>, Failed> {
+        server: &A,
+    ) -> Result<Vec<Result<RawClaimed, StoreError>>, A::Error> {
         let mut answers: Vec<Option<Result<RawClaimed, StoreError>>> = batch.iter().map(|_| None).collect();
         for _ in 0..ROUNDS_MAX {
             let open: Vec<usize> = (0..batch.len()).filter(|n| answers[*n].is_none()).collect();
@@ -154,10 +154,10 @@ impl ClaimWork {
 }
 
 /// One statement. `None`: another claim has won meanwhile.
-async fn claim(
+async fn claim<A: Ask>(
     works: &[&ClaimWork],
-    server: &impl Ask,
-) -> Result<Vec<Option<Result<RawClaimed, StoreError>>>, Failed> {
+    server: &A,
+) -> Result<Vec<Option<Result<RawClaimed, StoreError>>>, A::Error> {
     macro_rules! each {
         ($of:expr) => {
             works.iter().map($of).collect::<Vec<_>>()
@@ -216,7 +216,7 @@ async fn claim(
     Ok(answers)
 }
 
-fn answer(row: &Row, work: &ClaimWork) -> Result<Option<RawClaimed>, StoreError> {
+fn answer(row: &impl Columns, work: &ClaimWork) -> Result<Option<RawClaimed>, StoreError> {
     let now = StoreTime(get(row, 1)?);
     Ok(match get::<i16>(row, 2)? {
         0 => Some(RawClaimed::Won { now }),
@@ -234,11 +234,11 @@ fn known(read: RawRead, work: &ClaimWork) -> RawClaimed {
     }
 }
 
-async fn read_what_stands_in_the_way(
+async fn read_what_stands_in_the_way<A: Ask>(
     batch: &[ClaimWork],
     answers: &mut [Option<Result<RawClaimed, StoreError>>],
-    server: &impl Ask,
-) -> Result<(), Failed> {
+    server: &A,
+) -> Result<(), A::Error> {
     let lost: Vec<usize> = (0..batch.len()).filter(|n| answers[*n].is_none()).collect();
     if lost.is_empty() {
         return Ok(());

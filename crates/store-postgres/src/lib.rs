@@ -21,6 +21,7 @@ mod begin;
 mod check;
 mod claim;
 mod counts;
+mod driver;
 mod error;
 mod events;
 mod guest;
@@ -48,6 +49,7 @@ mod tx;
 
 pub use address::Address;
 pub use atomic::{Ending, PostgresWork};
+pub use driver::{BinaryParam, Columns, Guest};
 pub use error::OpenError;
 pub use onefold_store::Applied;
 pub use open::Options;

@@ -20,7 +20,7 @@ pub(crate) const READ: &str = concat!(
 );
 
 /// One record.
-pub(crate) async fn one(id: OperationId, server: &impl Ask) -> Result<RawRead, StoreError> {
+pub(crate) async fn one(id: OperationId, server: &impl Ask<Error = Failed>) -> Result<RawRead, StoreError> {
     let mut found = many(&[id], server).await?;
     found
         .pop()
@@ -28,15 +28,15 @@ pub(crate) async fn one(id: OperationId, server: &impl Ask) -> Result<RawRead, S
 }
 
 /// Records, each with its place in the question.
-pub(crate) async fn many(
+pub(crate) async fn many<A: Ask>(
     ids: &[OperationId],
-    server: &impl Ask,
-) -> Result<Vec<(usize, Result<RawRead, StoreError>)>, Failed> {
+    server: &A,
+) -> Result<Vec<(usize, Result<RawRead, StoreError>)>, A::Error> {
     let bytes: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
     let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
         [(&server.now(), Type::INT8), (&bytes, Type::BYTEA_ARRAY)];
     let rows = server.ask(READ, &params, IfLost::AskAgain).await?;
-    let read = |row: &tokio_postgres::Row| {
+    let read = |row: &A::Row| {
         let now = StoreTime(get(row, 1)?);
         Ok(RawRead { now, record: found(row, 2, now)? })
     };

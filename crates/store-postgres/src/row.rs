@@ -10,8 +10,9 @@ use onefold_core::{
 };
 use onefold_store::codec::{decode_kept, decode_scope, decode_texts};
 use onefold_store::{Promise, Read, Sealer, StoreError};
-use tokio_postgres::Row;
-use tokio_postgres::types::FromSql;
+use tokio_postgres::types::{FromSql, Type};
+
+use crate::driver::Columns;
 
 /// The columns of a record under an alias, in the order in which [`raw`] takes them.
 macro_rules! columns {
@@ -172,8 +173,9 @@ pub(crate) fn unreadable(why: impl std::fmt::Display) -> StoreError {
 }
 
 /// A column of a row.
-pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Result<T, StoreError> {
-    row.try_get(column).map_err(unreadable)
+pub(crate) fn get<'a, T: FromSql<'a>>(row: &'a impl Columns, column: usize) -> Result<T, StoreError> {
+    // The types that are read here do not depend on the column's: a number has its length, and the rest are bytes.
+    T::from_sql_nullable(&Type::UNKNOWN, row.bytes(column).map_err(unreadable)?).map_err(unreadable)
 }
 
 /// A text that is stored as bytes.
@@ -187,18 +189,18 @@ pub(crate) fn count(number: i64) -> u64 {
 }
 
 /// An id.
-pub(crate) fn id(row: &Row, column: usize) -> Result<OperationId, StoreError> {
+pub(crate) fn id(row: &impl Columns, column: usize) -> Result<OperationId, StoreError> {
     let bytes: &[u8] = get(row, column)?;
     Ok(OperationId::from_bytes(bytes.try_into().map_err(unreadable)?))
 }
 
 /// An attempt.
-pub(crate) fn attempt(row: &Row, column: usize) -> Result<u32, StoreError> {
+pub(crate) fn attempt(row: &impl Columns, column: usize) -> Result<u32, StoreError> {
     get::<i32>(row, column)?.try_into().map_err(unreadable)
 }
 
 /// Takes a record from a row whose columns begin at `at`, if there is one.
-pub(crate) fn found(row: &Row, at: usize, now: StoreTime) -> Result<Option<RawRecord>, StoreError> {
+pub(crate) fn found(row: &impl Columns, at: usize, now: StoreTime) -> Result<Option<RawRecord>, StoreError> {
     match get::<Option<&[u8]>>(row, at)? {
         Some(_) => raw(row, at, now).map(Some),
         None => Ok(None),
@@ -206,7 +208,7 @@ pub(crate) fn found(row: &Row, at: usize, now: StoreTime) -> Result<Option<RawRe
 }
 
 /// Takes a record from a row whose columns begin at `at`.
-pub(crate) fn raw(row: &Row, at: usize, now: StoreTime) -> Result<RawRecord, StoreError> {
+pub(crate) fn raw(row: &impl Columns, at: usize, now: StoreTime) -> Result<RawRecord, StoreError> {
     let time = |column: usize| Ok::<_, StoreError>(get::<Option<i64>>(row, at + column)?.map(StoreTime));
     let counted =
         |column: usize| Ok::<_, StoreError>(count(get::<Option<i64>>(row, at + column)?.unwrap_or(0)));

@@ -42,6 +42,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("config", &["webhooks", "core", "canon"]),
     ("onefold", &["engine", "store", "store-sqlite", "core", "canon"]),
     ("axum", &["onefold", "engine", "http", "core", "canon"]),
+    ("grpc", &["onefold", "http", "core", "canon"]),
+    ("sqlx", &["onefold", "engine", "store", "store-postgres"]),
     ("client", &["core"]),
     ("cli", LIBRARIES),
     ("testkit", &[]),
