@@ -11,20 +11,13 @@
 use std::future::Future;
 
 use bytes::BytesMut;
-use onefold_store::{Advance, Advanced, Claim, Claimed, Step, StoreError};
+use onefold_store::{Advance, Advanced, Claim, Claimed, StoreError};
 use tokio::sync::Mutex;
 use tokio_postgres::types::{IsNull, ToSql, Type};
 
 use crate::PostgresStore;
-use crate::advance::AdvanceWork;
 use crate::ask::Ask;
-use crate::begin::BeginWork;
-use crate::claim::{ClaimWork, RawClaimed};
 use crate::server::{IfLost, Params};
-
-/// A scope's counter has so many shards for claims of transactions that others own. Such a transaction holds its shard
-/// until it ends, so few of those that are open at once should share one.
-const GUEST_SHARDS: i16 = 256;
 
 /// A parameter in the binary form of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,15 +52,7 @@ pub trait Guest: Send {
 impl PostgresStore {
     /// Makes a claim in the guest's transaction. An error may have ended the transaction: roll it back.
     pub async fn claim_over<G: Guest>(&self, guest: &mut G, claim: Claim) -> Result<Claimed, G::Error> {
-        let shard = rand::random_range(0..GUEST_SHARDS);
-        let work = ClaimWork::new(claim, |scope| self.bucket(scope), shard);
-        let answers = ClaimWork::run(&[work], &Of::new(guest)).await?;
-        Ok(match only(answers)?? {
-            RawClaimed::Won { now } => Claimed::Won { now },
-            RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(self.sealer())?)),
-            RawClaimed::QuotaReached => Claimed::QuotaReached,
-            RawClaimed::KeyTooOld { now } => Claimed::KeyTooOld { now },
-        })
+        self.claim_by(&Of::new(guest), claim).await
     }
 
     /// Carries out a transition in the guest's transaction. An error may have ended the transaction: roll it back.
@@ -76,20 +61,8 @@ impl PostgresStore {
         guest: &mut G,
         advance: Advance,
     ) -> Result<Advanced, G::Error> {
-        let answers = match &advance.step {
-            Step::Begin { .. } => {
-                let shard = rand::random_range(0..GUEST_SHARDS);
-                let work = BeginWork::new(advance, |scope| self.bucket(scope), shard);
-                BeginWork::run(&[work], &Of::new(guest)).await?
-            }
-            _ => AdvanceWork::run(&[AdvanceWork::new(advance, self.sealer())], &Of::new(guest)).await?,
-        };
-        Ok(only(answers)??.open(self.sealer())?)
+        self.advance_by(&Of::new(guest), advance).await
     }
-}
-
-fn only<T>(mut answers: Vec<T>) -> Result<T, StoreError> {
-    answers.pop().ok_or_else(|| StoreError::Unavailable("the database gave no answer".into()))
 }
 
 /// A guest as whom a batch asks. One statement is under way at a time, so nobody ever waits for the lock.

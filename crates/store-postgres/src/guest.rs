@@ -1,4 +1,4 @@
-//! Records in a transaction that somebody else owns, on the same database.
+//! Records in a transaction that somebody else owns, on the same database. Over another driver: [`driver`](crate::driver).
 //!
 //! What is written becomes visible and durable with the owner's commit, and goes with the owner's rollback. A duplicate
 //! waits on the unique digest until the owner's transaction ends. Losing the claim leaves the transaction as it was; a
@@ -9,10 +9,14 @@ use onefold_store::{Advance, Advanced, Claim, Claimed, Step, StoreError};
 use tokio_postgres::Transaction;
 
 use crate::advance::AdvanceWork;
-use crate::ask::Within;
+use crate::ask::{Ask, Within};
 use crate::begin::BeginWork;
 use crate::claim::{ClaimWork, RawClaimed};
-use crate::store::{PostgresStore, SHARDS};
+use crate::store::PostgresStore;
+
+/// A scope's counter has so many shards for transactions that others own. Such a transaction holds its shard until it
+/// ends, so few of those that are open at once should share one.
+const GUEST_SHARDS: i16 = 256;
 
 impl PostgresStore {
     /// Makes the record in the transaction, if there is none.
@@ -21,13 +25,7 @@ impl PostgresStore {
     /// use. Cancellation: roll the transaction back.
     pub async fn claim_in(&self, transaction: &Transaction<'_>, claim: Claim) -> Result<Claimed, StoreError> {
         let within = Within { client: transaction, now: self.server().now() };
-        let work = ClaimWork::new(claim, |scope| self.bucket(scope), any_shard());
-        Ok(match only(ClaimWork::run(&[work], &within).await?)? {
-            RawClaimed::Won { now } => Claimed::Won { now },
-            RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(self.sealer())?)),
-            RawClaimed::QuotaReached => Claimed::QuotaReached,
-            RawClaimed::KeyTooOld { now } => Claimed::KeyTooOld { now },
-        })
+        Ok(self.claim_by(&within, claim).await?)
     }
 
     /// Carries out a transition in the transaction, if the record is found where it starts.
@@ -39,20 +37,33 @@ impl PostgresStore {
         advance: Advance,
     ) -> Result<Advanced, StoreError> {
         let within = Within { client: transaction, now: self.server().now() };
+        Ok(self.advance_by(&within, advance).await?)
+    }
+
+    pub(crate) async fn claim_by<A: Ask>(&self, ask: &A, claim: Claim) -> Result<Claimed, A::Error> {
+        let work = ClaimWork::new(claim, |scope| self.bucket(scope), any_shard());
+        Ok(match only(ClaimWork::run(&[work], ask).await?)? {
+            RawClaimed::Won { now } => Claimed::Won { now },
+            RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(self.sealer())?)),
+            RawClaimed::QuotaReached => Claimed::QuotaReached,
+            RawClaimed::KeyTooOld { now } => Claimed::KeyTooOld { now },
+        })
+    }
+
+    pub(crate) async fn advance_by<A: Ask>(&self, ask: &A, advance: Advance) -> Result<Advanced, A::Error> {
         let answers = match &advance.step {
             Step::Begin { .. } => {
                 let work = BeginWork::new(advance, |scope| self.bucket(scope), any_shard());
-                BeginWork::run(&[work], &within).await?
+                BeginWork::run(&[work], ask).await?
             }
-            _ => AdvanceWork::run(&[AdvanceWork::new(advance, self.sealer())], &within).await?,
+            _ => AdvanceWork::run(&[AdvanceWork::new(advance, self.sealer())], ask).await?,
         };
-        only(answers)?.open(self.sealer())
+        Ok(only(answers)?.open(self.sealer())?)
     }
 }
 
-/// The counter is held until the owner commits, so operations of one scope are spread over all of its shards.
 fn any_shard() -> i16 {
-    rand::random_range(0..SHARDS)
+    rand::random_range(0..GUEST_SHARDS)
 }
 
 fn only<A>(answers: Vec<Result<A, StoreError>>) -> Result<A, StoreError> {

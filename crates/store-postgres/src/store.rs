@@ -30,7 +30,7 @@ use crate::{
 /// Lanes of each kind: while one waits for its commit another can gather and send.
 const LANES: usize = 2;
 /// Shards of a scope's counter: as many gateways can claim in one scope without waiting for each other's commit.
-pub(crate) const SHARDS: i16 = 16;
+const SHARDS: i16 = 16;
 
 /// Writes, and leaves nothing behind but the same row again.
 pub(crate) const PROBE: &str = "INSERT INTO onefold.meta (name, value) VALUES ('probe', ''::bytea)
