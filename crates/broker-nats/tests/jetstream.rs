@@ -24,8 +24,10 @@ struct Ledger {
     done: Mutex<Done>,
     /// Deliveries that were handed over, those that are being handled included.
     handed: AtomicUsize,
-    /// How long handling takes.
+    /// How long handling takes at least.
     work: Duration,
+    /// How much longer it may take, by chance: so that messages that are handled at once end in any order.
+    uneven: Duration,
     /// Refused this often before anything is done: by body.
     refusals: Mutex<HashMap<String, u32>>,
 }
@@ -41,7 +43,7 @@ struct Done {
 impl Receive for Ledger {
     async fn receive(&self, inbound: Inbound) -> Settle {
         self.handed.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(self.work).await;
+        tokio::time::sleep(self.work + self.uneven.mul_f64(rand::random())).await;
         let body = String::from_utf8(inbound.body.clone()).unwrap();
         if let Some(left) = self.refusals.lock().unwrap().get_mut(&body).filter(|left| **left > 0) {
             *left -= 1;
@@ -308,7 +310,7 @@ async fn a_storm_of_duplicates_over_killed_consumers_is_done_once_and_in_order()
     for one in accepted {
         one.await.unwrap();
     }
-    let ledger = Arc::new(Ledger { work: Duration::from_millis(5), ..Ledger::default() });
+    let ledger = Arc::new(Ledger { uneven: Duration::from_millis(10), ..Ledger::default() });
     let wish = Subscription { order: Order::PerKey, ..Subscription::new(&stream, "shop") };
     let mut kills = 0;
     wait::until_within(Duration::from_secs(600), "all are done", async || {
