@@ -41,6 +41,13 @@ const SERVERS: &[Server] = &[
         versions: None,
         package: "pgbouncer",
     },
+    Server {
+        name: "NATS",
+        variable: "ONEFOLD_NATS_URL",
+        program: "nats-server",
+        versions: None,
+        package: "nats-server",
+    },
 ];
 
 /// Where a server comes from.

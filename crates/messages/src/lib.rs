@@ -4,10 +4,12 @@
 //! before: the effect and its mark are committed then. *Out.* A relay takes messages from the outbox and gives each to
 //! the [`Sink`] of its destination. A broker's crate is one or both of these and knows nothing of stores.
 
+pub mod lanes;
 mod receive;
 mod sink;
 pub mod wire;
 
+pub use lanes::{Delivery, Lanes, Order};
 pub use onefold_core::Message;
 pub use onefold_store::IfLost;
 pub use receive::{Inbound, Receive, Settle};
