@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use onefold_core::budget::{Budget, BudgetSettings};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::budget::{Budget, BudgetSettings};
 use crate::circuit::{Circuit, CircuitSettings, CircuitState};
 use crate::limits::DESTINATIONS_MAX;
 #[cfg(feature = "metrics")]

@@ -57,7 +57,6 @@
 //! | see budgets and circuits | [`Destinations::snapshot`], or as metrics (feature `metrics`) |
 
 mod answer;
-mod budget;
 mod call;
 mod circuit;
 mod clock;
@@ -79,7 +78,6 @@ mod profile;
 mod retry_after;
 
 pub use answer::{Answer, Ended, NotSettled};
-pub use budget::BudgetSettings;
 pub use call::{Call, End, Event, Next, Past, Stopped, Verdict};
 pub use circuit::{CircuitSettings, CircuitState};
 pub use destination::{Destination, Destinations, Snapshot, origin};
@@ -94,5 +92,6 @@ pub use intentions::{Intention, IntentionError, Intentions};
 pub use key::OperationKey;
 #[cfg(feature = "tower")]
 pub use layer::{OperationBody, OperationLayer, OperationService, Told};
+pub use onefold_core::budget::BudgetSettings;
 pub use policy::{Policy, Repeat};
 pub use profile::{Alphabet, Carrier, DoesNotFit, KeyRule, Means, Profile, ProfileError};

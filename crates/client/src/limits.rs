@@ -28,15 +28,6 @@ pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of a request that a tower layer keeps so that it can be sent again.
 pub const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Retries as a share of recent successes: at most a fifth more load for a destination that is in trouble.
-pub const BUDGET_SHARE: f64 = 0.2;
-/// Retries that are lent before there are successes: a process with one operation may retry too.
-pub const BUDGET_RESERVE: u32 = 10;
-/// What "recent" means. Long enough to count enough operations, short enough to forget yesterday.
-pub const BUDGET_WINDOW: Duration = Duration::from_secs(60);
-/// Slices of the window: it moves by a tenth at a time.
-pub const BUDGET_SLICES: u32 = 10;
-
 /// Failures in a row that open a circuit. More than the attempts of one operation: one caller's bad luck opens none.
 pub const CIRCUIT_FAILURES: u32 = 20;
 /// How long an open circuit rests before one attempt may try.

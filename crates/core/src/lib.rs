@@ -8,6 +8,7 @@
 //! The words are those of `docs/semantics.md`; each module names the section it follows.
 
 mod act;
+pub mod budget;
 pub mod contract;
 mod decide;
 mod digest;

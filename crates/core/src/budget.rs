@@ -7,7 +7,14 @@
 
 use std::time::Duration;
 
-use crate::limits;
+/// Retries as a share of recent successes: at most a fifth more load for a destination that is in trouble.
+pub const BUDGET_SHARE: f64 = 0.2;
+/// Retries that are lent before there are successes: a process with one operation may retry too.
+pub const BUDGET_RESERVE: u32 = 10;
+/// What "recent" means. Long enough to count enough operations, short enough to forget yesterday.
+pub const BUDGET_WINDOW: Duration = Duration::from_secs(60);
+/// Slices of the window: it moves by a tenth at a time.
+const SLICES: u32 = 10;
 
 /// How much may be retried.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,11 +29,7 @@ pub struct BudgetSettings {
 
 impl Default for BudgetSettings {
     fn default() -> BudgetSettings {
-        BudgetSettings {
-            share: limits::BUDGET_SHARE,
-            reserve: limits::BUDGET_RESERVE,
-            window: limits::BUDGET_WINDOW,
-        }
+        BudgetSettings { share: BUDGET_SHARE, reserve: BUDGET_RESERVE, window: BUDGET_WINDOW }
     }
 }
 
@@ -39,22 +42,24 @@ struct Slice {
 
 /// Successes and retries of one window, in slices.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget {
+pub struct Budget {
     settings: BudgetSettings,
-    slices: [Slice; limits::BUDGET_SLICES as usize],
+    slices: [Slice; SLICES as usize],
 }
 
 impl Budget {
-    pub(crate) fn new(settings: BudgetSettings) -> Budget {
+    /// A budget with nothing used.
+    pub fn new(settings: BudgetSettings) -> Budget {
         Budget { settings, slices: Default::default() }
     }
 
-    pub(crate) fn succeeded(&mut self, now: Duration) {
+    /// An operation ended well.
+    pub fn succeeded(&mut self, now: Duration) {
         self.slice(now).successes += 1;
     }
 
     /// Takes one retry. False: the budget is used up.
-    pub(crate) fn take(&mut self, now: Duration) -> bool {
+    pub fn take(&mut self, now: Duration) -> bool {
         let allowed = self.left(now) > 0;
         if allowed {
             self.slice(now).retries += 1;
@@ -62,9 +67,19 @@ impl Budget {
         allowed
     }
 
+    /// Gives a retry back that was taken at that time: it did what had to be done anyway, so it was no extra load.
+    pub fn give_back(&mut self, taken_at: Duration) {
+        let number = self.number(taken_at);
+        let place = (number % u64::from(SLICES)) as usize;
+        let slice = &mut self.slices[place];
+        if slice.number == number {
+            slice.retries = slice.retries.saturating_sub(1);
+        }
+    }
+
     /// Retries that are left.
-    pub(crate) fn left(&self, now: Duration) -> u64 {
-        let oldest = self.number(now).saturating_sub(u64::from(limits::BUDGET_SLICES) - 1);
+    pub fn left(&self, now: Duration) -> u64 {
+        let oldest = self.number(now).saturating_sub(u64::from(SLICES) - 1);
         let recent = self.slices.iter().filter(|slice| slice.number >= oldest);
         let (successes, retries) =
             recent.fold((0, 0), |(s, r), slice| (s + slice.successes, r + slice.retries));
@@ -73,13 +88,13 @@ impl Budget {
     }
 
     fn number(&self, now: Duration) -> u64 {
-        let slice_ms = (self.settings.window / limits::BUDGET_SLICES).as_millis().max(1);
+        let slice_ms = (self.settings.window / SLICES).as_millis().max(1);
         u64::try_from(now.as_millis() / slice_ms).unwrap_or(u64::MAX)
     }
 
     fn slice(&mut self, now: Duration) -> &mut Slice {
         let number = self.number(now);
-        let place = (number % u64::from(limits::BUDGET_SLICES)) as usize;
+        let place = (number % u64::from(SLICES)) as usize;
         let slice = &mut self.slices[place];
         if slice.number != number {
             *slice = Slice { number, ..Slice::default() };
@@ -124,6 +139,17 @@ mod tests {
             budget.succeeded(SECOND);
         }
         assert_eq!(taken(&mut budget, SECOND), 1);
+    }
+
+    #[test]
+    fn a_retry_that_is_given_back_may_be_taken_again_while_its_time_is_remembered() {
+        let mut budget = budget(0.0, 2);
+        assert_eq!(taken(&mut budget, SECOND), 2);
+        budget.give_back(SECOND);
+        assert_eq!(taken(&mut budget, 2 * SECOND), 1);
+        assert_eq!(taken(&mut budget, 11 * SECOND), 1, "the other one of the first second");
+        budget.give_back(SECOND);
+        assert_eq!(taken(&mut budget, 11 * SECOND), 0, "that second is forgotten");
     }
 
     #[test]
