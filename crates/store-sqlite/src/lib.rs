@@ -19,7 +19,9 @@ mod batch;
 mod check;
 mod checkpoint;
 mod claim;
+mod closure;
 mod connection;
+mod consume;
 mod counts;
 mod errand;
 mod error;
@@ -58,7 +60,7 @@ mod sweep;
 mod tx;
 mod writer;
 
-pub use atomic::SqliteWork;
+pub use closure::SqliteWork;
 pub use error::OpenError;
 pub use onefold_store::Applied;
 pub use open::{FileUse, Options};

@@ -1,20 +1,23 @@
 //! The inbox on SQLite: a message is handled once, and its mark and what it brings about are one commit.
 
+mod asking;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_core::contract::Retention;
 use onefold_core::{
-    ActKind, Delivery, Fingerprint, FingerprintBuilder, IdentityKey, InboxEntry, InboxState, Key, Message,
-    MessageIdentity, OutboxState, StoreTime, judge_delivery,
+    ActKind, Delivery, Fingerprint, FingerprintBuilder, IdentityKey, InboxEntry, InboxState, Kept, Key,
+    Message, MessageIdentity, OutboxState, StoreTime, judge_delivery,
 };
 use onefold_store::clock::ManualClock;
 use onefold_store::{
-    Consumed, DeliveryCounts, Failure, IfLost, InboxQuery, InboxStore, KeptMessage, Mark, NewPermit,
-    OperationStore, OutboxStore, Sent, Settlement, Take, Versioned,
+    AtomicStore, Atomically, ConsumeStore, Consumed, DeliveryCounts, Ended, Entry, Failure, Finish, IfLost,
+    InboxQuery, InboxStore, KeptMessage, Mark, NewPermit, OperationStore, OutboxStore, Sent, Settlement,
+    Take, Versioned,
 };
-use onefold_store_sqlite::{FileUse, Options, SqliteStore};
+use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteTx, SqliteWork};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const SECRET: &[u8] = b"nobody may read this";
@@ -37,6 +40,8 @@ fn inbox() -> Inbox {
         ..Options::default()
     };
     let store = Arc::new(SqliteStore::open(&path, options).unwrap());
+    let points = "CREATE TABLE points (customer TEXT)";
+    rusqlite::Connection::open(&path).unwrap().execute_batch(points).unwrap();
     Inbox { store, clock, path, directory }
 }
 
@@ -95,6 +100,19 @@ impl Inbox {
         let entries = self.store.entries(mark.id).await.unwrap();
         let permits = self.store.permits(Some("loyalty")).await.unwrap();
         judge_delivery(&entries, &mark.fingerprint, &mark.handler, &permits)
+    }
+
+    async fn consume(
+        &self,
+        mark: &Mark,
+        handler: impl FnMut(&mut SqliteTx<'_>) -> Ended + Send + 'static,
+    ) -> Consumed {
+        self.store.consume(mark.clone(), &mut SqliteWork::new(handler)).await.unwrap()
+    }
+
+    fn points(&self) -> i64 {
+        let connection = rusqlite::Connection::open(&self.path).unwrap();
+        connection.query_row("SELECT count(*) FROM points", [], |row| row.get(0)).unwrap()
     }
 
     async fn made(&self, id: &str) -> bool {
@@ -281,4 +299,137 @@ async fn mark_of_a_later_round_stays_no_shorter_than_the_first() {
     i.accept(&i.mark("evt-1", 1, "42"), &[]).await;
     let entries = i.store.entries(i.mark("evt-1", 0, "41").id).await.unwrap();
     assert_eq!(entries[1].expires_at, entries[0].expires_at);
+}
+
+fn award(tx: &mut SqliteTx<'_>) {
+    tx.execute("INSERT INTO points VALUES ('ann')", []).unwrap();
+}
+
+fn finish(finish: Finish) -> Ended {
+    Ended::Finished { finish, kept: Kept::Nothing, resource: None }
+}
+
+#[tokio::test]
+async fn effect_and_mark_are_one_commit_and_happen_once() {
+    let i = Arc::new(inbox());
+    let deliveries: Vec<_> = (0..24)
+        .map(|n| {
+            let i = i.clone();
+            tokio::spawn(async move {
+                let mark = i.mark("evt-1", 0, if n % 2 == 0 { "41" } else { "42" });
+                let handler = |tx: &mut SqliteTx<'_>| {
+                    award(tx);
+                    finish(Finish::Succeeded)
+                };
+                is_done(&i.consume(&mark, handler).await)
+            })
+        })
+        .collect();
+    let mut done = 0;
+    for delivery in deliveries {
+        done += u32::from(delivery.await.unwrap());
+    }
+    assert_eq!((done, i.points()), (1, 1));
+}
+
+#[tokio::test]
+async fn handler_that_ends_otherwise_leaves_neither_effect_nor_message() {
+    let i = inbox();
+    let mark = i.mark("evt-1", 0, "41");
+    let write = |tx: &mut SqliteTx<'_>| {
+        award(tx);
+        assert!(tx.enqueue(&outgoing("m-1")).unwrap());
+    };
+    let not_done = move |tx: &mut SqliteTx<'_>| {
+        write(tx);
+        Ended::NotDone
+    };
+    assert_eq!(i.consume(&mark, not_done).await, Consumed::NotDone);
+    let panics = move |tx: &mut SqliteTx<'_>| -> Ended {
+        write(tx);
+        panic!("a bug")
+    };
+    assert!(matches!(i.consume(&mark, panics).await, Consumed::Stopped(why) if why.contains("a bug")));
+    let fenced = move |tx: &mut SqliteTx<'_>| {
+        write(tx);
+        assert!(tx.execute("DELETE FROM onefold_inbox", []).is_err());
+        assert!(tx.execute("RELEASE job", []).is_err());
+        assert!(tx.execute("RELEASE message", []).is_err());
+        Ended::Again("busy".into())
+    };
+    assert_eq!(i.consume(&mark, fenced).await, Consumed::Contended("busy".into()));
+    assert!(i.store.entries(mark.id).await.unwrap().is_empty());
+    assert!(!i.made("m-1").await);
+    let rejects = move |tx: &mut SqliteTx<'_>| {
+        write(tx);
+        finish(Finish::Rejected)
+    };
+    assert!(matches!(i.consume(&mark, rejects).await, Consumed::Done { state: InboxState::Rejected, .. }));
+    assert_eq!((i.points(), i.made("m-1").await), (0, false));
+    assert_eq!(i.judge(&mark).await, Delivery::Duplicate);
+}
+
+#[tokio::test]
+async fn message_of_a_handler_keeps_the_mark_until_it_is_done() {
+    let i = inbox();
+    let mark = i.mark("evt-1", 0, "41");
+    let handler = |tx: &mut SqliteTx<'_>| {
+        assert!(tx.enqueue(&outgoing("m-1")).unwrap());
+        assert!(!tx.enqueue(&outgoing("m-1")).unwrap(), "one id, one message");
+        finish(Finish::Succeeded)
+    };
+    let mut hint = i.store.hint();
+    assert!(is_done(&i.consume(&mark, handler).await));
+    assert!(hint.waited(Duration::from_secs(30)).await, "relays are told");
+    i.clock.pass(DAY);
+    assert_eq!(i.store.sweep_inbox(100).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn two_events_that_ask_for_one_effect_make_one_message() {
+    let i = inbox();
+    for (event, made) in [("evt-1", true), ("evt-2", false)] {
+        let handler = move |tx: &mut SqliteTx<'_>| {
+            let mail = outgoing("not used");
+            assert_eq!(tx.enqueue_once("order-5001/CONFIRMED", mail).unwrap(), made);
+            finish(Finish::Succeeded)
+        };
+        assert!(is_done(&i.consume(&i.mark(event, 0, "41"), handler).await));
+    }
+    assert_eq!(i.store.survey_outbox().await.unwrap()[0].depth, 1);
+}
+
+#[tokio::test]
+async fn effect_whose_message_cannot_be_made_is_not_noted() {
+    let i = inbox();
+    let connection = rusqlite::Connection::open(&i.path).unwrap();
+    let refuse =
+        "CREATE TRIGGER no BEFORE INSERT ON onefold_outbox_open BEGIN SELECT RAISE(ABORT, 'no'); END";
+    connection.execute_batch(refuse).unwrap();
+    let handler = |tx: &mut SqliteTx<'_>| {
+        assert!(tx.enqueue_once("order-5001/CONFIRMED", outgoing("m-1")).is_err());
+        finish(Finish::Succeeded)
+    };
+    assert!(is_done(&i.consume(&i.mark("evt-1", 0, "41"), handler).await));
+    let rows = "SELECT (SELECT count(*) FROM onefold_effects) + (SELECT count(*) FROM onefold_outbox)";
+    assert_eq!(connection.query_row(rows, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn message_of_atomic_mode_goes_with_the_rollback_and_stays_with_the_commit() {
+    let i = inbox();
+    let run = async |key: &str, message: &'static str, ended: fn() -> Ended| {
+        let closure = move |tx: &mut SqliteTx<'_>| {
+            assert!(tx.enqueue(&outgoing(message)).unwrap());
+            ended()
+        };
+        let entry = Entry::New(Box::new(asking::claim(key)));
+        i.store.atomically(entry, &mut SqliteWork::new(closure)).await.unwrap()
+    };
+    assert!(matches!(run("k-1", "m-1", || Ended::NotDone).await, Atomically::NotDone));
+    assert!(matches!(run("k-1", "m-1", || panic!("a bug")).await, Atomically::Stopped(_)));
+    assert!(!i.made("m-1").await);
+    let done = run("k-1", "m-1", || finish(Finish::Succeeded)).await;
+    assert!(matches!(done, Atomically::Committed { .. }));
+    assert!(i.made("m-1").await);
 }
