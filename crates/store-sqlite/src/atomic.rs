@@ -1,56 +1,27 @@
 //! Record and business rows in one savepoint of the writer's transaction.
 //!
 //! The one write lock is held, so what is looked at first is still so when it is written, and the unique digest is the
-//! judge all the same. The closure runs on the writer's thread: it blocks everybody who writes, so it has a time. A
-//! closure that makes SQLite roll the whole transaction back (a statement of its own that is interrupted, `ON CONFLICT
-//! ROLLBACK`, a full disk) takes the batch with it: nobody in it is acknowledged.
-
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::time::Duration;
+//! judge all the same. How the closure runs is said in `closure.rs`.
 
 use onefold_core::{Kept, OperationId, Resource, State, StoreTime};
 use onefold_store::codec::{encode_kept, kept_length};
-use onefold_store::{Atomically, Ended, Entry, Finish, Grant, Sealer, Step, StoreError};
-use parking_lot::Mutex;
+use onefold_store::{Atomically, Entry, Finish, Grant, Sealer, Step, StoreError};
 use rusqlite::params;
 
 use crate::advance::{self, AdvanceWork};
 use crate::batch::Batch;
 use crate::claim::{self, Against, ClaimWork};
+use crate::closure::{About, Left, Running};
 use crate::error::JobError;
 use crate::hot::Hot;
 use crate::outcome::{self, Outcome};
 use crate::read;
 use crate::row::{RawRead, retention_ms, state_number};
-use crate::tx::SqliteTx;
-
-type Closure = dyn FnMut(&mut SqliteTx<'_>) -> Ended + Send;
-
-/// A closure that runs in the writer's transaction. It may run again when the database asks for it.
-#[derive(Clone)]
-pub struct SqliteWork(Arc<Mutex<Closure>>);
-
-impl SqliteWork {
-    /// The work that this closure does.
-    pub fn new(closure: impl FnMut(&mut SqliteTx<'_>) -> Ended + Send + 'static) -> SqliteWork {
-        SqliteWork(Arc::new(Mutex::new(closure)))
-    }
-}
-
-impl fmt::Debug for SqliteWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SqliteWork")
-    }
-}
 
 /// An atomic attempt, prepared by the caller's thread.
 pub(crate) struct AtomicWork {
     entry: Prepared,
-    work: SqliteWork,
-    sealer: Arc<Sealer>,
-    time: Duration,
+    closure: Running,
 }
 
 enum Prepared {
@@ -65,12 +36,12 @@ pub(crate) enum RawAtomically {
 }
 
 impl AtomicWork {
-    pub(crate) fn new(entry: Entry, work: SqliteWork, sealer: Arc<Sealer>, time: Duration) -> AtomicWork {
+    pub(crate) fn new(entry: Entry, closure: Running) -> AtomicWork {
         let entry = match entry {
             Entry::New(claim) => Prepared::New(ClaimWork::new(*claim)),
-            Entry::Next(advance) => Prepared::Next(AdvanceWork::new(*advance, &sealer)),
+            Entry::Next(advance) => Prepared::Next(AdvanceWork::new(*advance, &closure.sealer)),
         };
-        AtomicWork { entry, work, sealer, time }
+        AtomicWork { entry, closure }
     }
 }
 
@@ -83,6 +54,13 @@ struct Finished {
 }
 
 impl Finished {
+    fn of(left: Left, id: OperationId, sealer: &Sealer) -> Finished {
+        let Left { finish, kept, resource } = left;
+        let seal = || sealer.seal(&id, kept_length(&kept), |out| encode_kept(&kept, out));
+        let form = (kept != Kept::Nothing).then(seal);
+        Finished { finish, kept, resource, form }
+    }
+
     fn state(&self) -> State {
         match self.finish {
             Finish::Succeeded => State::Succeeded,
@@ -176,8 +154,9 @@ fn in_savepoint<'c>(
     write: impl FnOnce(&Finished, &mut Batch<'c>) -> Result<(u32, Option<i64>), JobError>,
 ) -> Result<RawAtomically, JobError> {
     batch.save()?;
-    let done = match closure(id, work, batch)? {
-        Ok(finished) => {
+    let done = match work.closure.run(id, About::Operation, batch)? {
+        Ok(left) => {
+            let finished = Finished::of(left, id, &work.closure.sealer);
             if finished.finish == Finish::Rejected {
                 batch.undo()?;
             }
@@ -190,9 +169,9 @@ fn in_savepoint<'c>(
                 Err(lost) => return Err(lost),
             }
         }
-        Err(ended) => {
+        Err(nothing) => {
             batch.undo()?;
-            Ok(RawAtomically::Other(ended))
+            Ok(RawAtomically::Other(nothing.into()))
         }
     };
     if done.is_err() {
@@ -200,39 +179,4 @@ fn in_savepoint<'c>(
     }
     batch.keep()?;
     done
-}
-
-/// Runs the closure. `Err` inside: it leaves nothing, and this is why.
-fn closure(
-    id: OperationId,
-    work: &AtomicWork,
-    batch: &Batch<'_>,
-) -> Result<Result<Finished, Atomically>, JobError> {
-    let mut closure = work.work.0.lock();
-    let mut tx = SqliteTx::new(batch.connection, batch.fence, id, batch.moment.time);
-    let running = AssertUnwindSafe(|| closure(&mut tx));
-    let (ended, overran) = batch.fence.around(work.time, || catch_unwind(running));
-    if batch.connection.is_autocommit() {
-        let why = "a closure made SQLite roll the whole transaction back";
-        return Err(JobError::Batch(StoreError::Unavailable(why.into())));
-    }
-    if overran {
-        let why = format!("the closure held the database for longer than {:?}", work.time);
-        return Ok(Err(Atomically::Stopped(why)));
-    }
-    Ok(match ended {
-        Ok(Ended::Finished { finish, kept, resource }) => {
-            let seal = || work.sealer.seal(&id, kept_length(&kept), |out| encode_kept(&kept, out));
-            let form = (kept != Kept::Nothing).then(seal);
-            Ok(Finished { finish, kept, resource, form })
-        }
-        Ok(Ended::NotDone) => Err(Atomically::NotDone),
-        Ok(Ended::Again(why)) => Err(Atomically::Contended(why)),
-        Err(panic) => Err(Atomically::Stopped(format!("the closure panicked: {}", message(&*panic)))),
-    })
-}
-
-fn message(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a message")
 }

@@ -51,7 +51,8 @@ pub(crate) struct Batch<'c> {
     pub(crate) identity_key: &'c IdentityKey,
     /// The time of what is being done.
     pub(crate) moment: Moment,
-    seq: i64,
+    /// The latest number that was given.
+    pub(crate) seq: i64,
     wrote: bool,
     messages_wait: bool,
     /// The scopes that claims have looked up.
@@ -187,9 +188,13 @@ impl<'c> Batch<'c> {
         let grants = self.grants.len();
         self.save()?;
         let done = job(self);
-        if let Err(JobError::Job(_)) = done {
-            self.grants.truncate(grants);
-            self.undo()?;
+        match done {
+            Ok(_) => {}
+            Err(JobError::Job(_)) => {
+                self.grants.truncate(grants);
+                self.undo()?;
+            }
+            Err(lost) => return Err(lost),
         }
         self.keep()?;
         done

@@ -5,15 +5,16 @@
 //! away is not waited for.
 
 use onefold_core::{Counters, OperationId};
-use onefold_store::{Atomically, StoreError, Swept, TakeProbes};
+use onefold_store::{StoreError, Swept, TakeProbes};
 use tokio::sync::oneshot;
 
 use crate::advance::{AdvanceWork, RawAdvanced};
 use crate::atomic::{AtomicWork, RawAtomically};
 use crate::batch::Batch;
 use crate::claim::{ClaimWork, RawClaimed};
+use crate::closure::Nothing;
 use crate::errand::{Errand, Told};
-use crate::error::{self, JobError};
+use crate::error::JobError;
 use crate::probes::RawTurn;
 use crate::queue::Place;
 use crate::steps::{RawStepPut, StepWork};
@@ -127,9 +128,9 @@ impl Job {
         match self {
             Job::Claim(ask) => ask.refuse(error),
             Job::Advance(ask) => ask.refuse(error),
-            Job::Atomic(ask) => match nothing_happened(error) {
+            Job::Atomic(ask) => match Nothing::of(error) {
                 // The caller may have gone away.
-                Some(ended) => drop(ask.reply.send((Ok(RawAtomically::Other(ended)), ask.work))),
+                Some(nothing) => drop(ask.reply.send((Ok(RawAtomically::Other(nothing.into())), ask.work))),
                 None => ask.refuse(error),
             },
             Job::Step(ask) => ask.refuse(error),
@@ -182,9 +183,9 @@ impl Answer {
         match self {
             Answer::Claim(reply) => reply.give(lost),
             Answer::Advance(reply) => reply.give(lost),
-            Answer::Atomic(mut reply) => match lost.and_then(nothing_happened) {
-                Some(ended) => {
-                    reply.answer = Ok(RawAtomically::Other(ended));
+            Answer::Atomic(mut reply) => match lost.and_then(Nothing::of) {
+                Some(nothing) => {
+                    reply.answer = Ok(RawAtomically::Other(nothing.into()));
                     reply.give(None);
                 }
                 None => reply.give(lost),
@@ -197,15 +198,5 @@ impl Answer {
             Answer::Errand(told) => told.give(lost),
             Answer::Ready(reply) => reply.give(lost),
         }
-    }
-}
-
-/// What an atomic attempt is told of a lost transaction of which it is certain that nothing was committed.
-fn nothing_happened(error: &StoreError) -> Option<Atomically> {
-    let StoreError::Unavailable(why) = error else { return None };
-    match why.as_str() {
-        error::LOCKED | error::BROKEN => Some(Atomically::Contended(why.clone())),
-        error::BROKEN_ALONE => Some(Atomically::Stopped(why.clone())),
-        _ => None,
     }
 }

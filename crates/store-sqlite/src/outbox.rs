@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::acts;
 use crate::batch::Batch;
 use crate::errand::Work;
-use crate::error::{JobError, whole_batch};
+use crate::error::JobError;
 use crate::outbox_row::{RawTaken, state_number};
 
 const MAKE: &str =
@@ -71,14 +71,14 @@ impl Outgoing {
         self.form.len()
     }
 
-    /// Makes it, if its id is new: says whether it is. All or nothing: only the first statement can fail by itself.
+    /// Makes it, if its id is new: says whether it is. An error may leave half of it: it is made in a savepoint.
     pub(crate) fn make(
         &self,
         cause: Option<OperationId>,
         seq: i64,
         now: StoreTime,
         connection: &Connection,
-    ) -> Result<bool, JobError> {
+    ) -> rusqlite::Result<bool> {
         let made = connection.prepare_cached(MAKE)?.execute(params![
             seq,
             self.id.as_str(),
@@ -93,7 +93,7 @@ impl Outgoing {
         }
         let cause = cause.as_ref().map(OperationId::as_bytes);
         let open = params![seq, self.destination, self.ordering_key, now.0, cause];
-        connection.prepare_cached(OPEN)?.execute(open).map_err(whole_batch)?;
+        connection.prepare_cached(OPEN)?.execute(open)?;
         Ok(true)
     }
 }

@@ -128,8 +128,13 @@ const PROMISED_MS_MAX: i64 = 1 << 60;
 
 /// The stored retention; `None` is for good.
 pub(crate) fn retention_ms(promise: &Promise) -> Option<i64> {
-    match promise.retention {
-        Retention::For(retention) => Some(StoreTime(0).plus(retention).0.min(PROMISED_MS_MAX)),
+    kept_ms(&promise.retention)
+}
+
+/// A retention in milliseconds; `None` is for good.
+pub(crate) fn kept_ms(retention: &Retention) -> Option<i64> {
+    match retention {
+        Retention::For(retention) => Some(StoreTime(0).plus(*retention).0.min(PROMISED_MS_MAX)),
         Retention::Forever => None,
     }
 }

@@ -21,6 +21,7 @@ const DROP_KEY: &str = "DELETE FROM onefold_seal_keys WHERE id = ?1";
 /// A payload form under a key begins with 1 and the key's name.
 const IN_USE: &str = "SELECT 1 FROM onefold_outcomes WHERE kept IS NOT NULL AND substr(kept, 1, 5) = ?1
     UNION ALL SELECT 1 FROM onefold_steps WHERE substr(kept, 1, 5) = ?1
+    UNION ALL SELECT 1 FROM onefold_inbox WHERE kept IS NOT NULL AND substr(kept, 1, 5) = ?1
     UNION ALL SELECT 1 FROM onefold_outbox WHERE substr(form, 1, 5) = ?1 LIMIT 1";
 
 #[cfg(test)]

@@ -7,22 +7,25 @@ use rusqlite::Connection;
 use crate::FileUse;
 use crate::migrate::{self, Migrate};
 use crate::{
-    acts, advance, batch, claim, counts, events, list, open, outbox, outbox_row, outcome, probes, read,
-    seal_keys, steps, survey, sweep, tx,
+    acts, advance, batch, claim, counts, events, inbox, inbox_row, list, open, outbox, outbox_row, outcome,
+    permits, probes, read, seal_keys, steps, survey, sweep, tx,
 };
 
-const STATEMENTS: [&[&str]; 19] = [
+const STATEMENTS: [&[&str]; 22] = [
     acts::SQL,
     advance::SQL,
     batch::SQL,
     claim::SQL,
     counts::SQL,
     events::SQL,
+    inbox::SQL,
+    inbox_row::SQL,
     list::SQL,
     open::SQL,
     outbox::SQL,
     outbox_row::SQL,
     outcome::SQL,
+    permits::SQL,
     probes::SQL,
     read::SQL,
     migrate::SQL,

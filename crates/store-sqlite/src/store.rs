@@ -21,9 +21,10 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::advance::{AdvanceWork, RawAdvanced};
-use crate::atomic::{AtomicWork, RawAtomically, SqliteWork};
+use crate::atomic::{AtomicWork, RawAtomically};
 use crate::checkpoint::{Checkpointer, Log};
 use crate::claim::{ClaimWork, RawClaimed};
+use crate::closure::{Running, SqliteWork};
 use crate::errand::Work;
 use crate::fence::Fence;
 use crate::file::FileId;
@@ -144,6 +145,11 @@ impl SqliteStore {
     pub async fn inventory(&self) -> Result<Inventory, StoreError> {
         let judge = self.judge.clone();
         self.readers.run(move |connection| inventory::run(connection, &judge)).await
+    }
+
+    /// A closure with what it needs.
+    pub(crate) fn running(&self, work: &SqliteWork) -> Running {
+        Running { work: work.clone(), sealer: self.sealer.clone(), time: self.closure_time_max }
     }
 
     /// Has the writer do this.
@@ -285,7 +291,7 @@ impl AtomicStore for SqliteStore {
     type Work = SqliteWork;
 
     async fn atomically(&self, entry: Entry, work: &mut SqliteWork) -> Result<Atomically, StoreError> {
-        let atomic = AtomicWork::new(entry, work.clone(), self.sealer.clone(), self.closure_time_max);
+        let atomic = AtomicWork::new(entry, self.running(work));
         Ok(match self.ask(Box::new(atomic), 0, Job::Atomic).await? {
             RawAtomically::Found(read) => Atomically::Found(Box::new(read.open(&self.sealer)?)),
             RawAtomically::Other(ended) => ended,

@@ -4,11 +4,16 @@
 //! rows. Statements are prepared behind the fence under a text of their own, so a cached statement of the layer is never
 //! handed out. What is written is part of the transaction that also keeps the record.
 
-use onefold_core::{OperationId, StoreTime};
-use onefold_store::Applied;
+use std::fmt;
+
+use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
+use onefold_store::{Applied, Sealer};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Statement, params};
 
+use crate::batch::Batch;
+use crate::closure::About;
 use crate::fence::Fence;
+use crate::outbox::Outgoing;
 
 const EFFECT: &str =
     "INSERT INTO onefold_effects (key, operation, at) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
@@ -17,6 +22,9 @@ const APPLY: &str = "INSERT INTO onefold_projections (entity, version, at) VALUE
     ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at";
 const SUPERSEDED: &str = "INSERT INTO onefold_superseded (entity, version, operation, at)
     VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+const SAVE: &str = "SAVEPOINT message";
+const UNDO: &str = "ROLLBACK TO message";
+const KEEP: &str = "RELEASE message";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, SUPERSEDED];
@@ -28,25 +36,42 @@ pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, SUPERSEDED];
 ///     std::thread::spawn(move || tx.execute("DELETE FROM orders", []));
 /// }
 /// ```
-#[derive(Debug)]
 pub struct SqliteTx<'t> {
     connection: &'t Connection,
     fence: &'t Fence,
+    identity_key: &'t IdentityKey,
+    sealer: &'t Sealer,
+    seq: &'t mut i64,
     operation: OperationId,
+    about: About,
+    made_messages: bool,
     now: StoreTime,
+}
+
+impl fmt::Debug for SqliteTx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteTx").field("operation", &self.operation).finish_non_exhaustive()
+    }
 }
 
 impl<'t> SqliteTx<'t> {
     pub(crate) fn new(
-        connection: &'t Connection,
-        fence: &'t Fence,
+        batch: &'t mut Batch<'_>,
         operation: OperationId,
-        now: StoreTime,
+        about: About,
+        sealer: &'t Sealer,
     ) -> SqliteTx<'t> {
-        SqliteTx { connection, fence, operation, now }
+        let Batch { connection, fence, identity_key, moment, seq, .. } = batch;
+        let now = moment.time;
+        SqliteTx { connection, fence, identity_key, sealer, seq, operation, about, made_messages: false, now }
     }
 
-    /// The operation that is performed.
+    /// Whether it has made any messages.
+    pub(crate) fn made_messages(&self) -> bool {
+        self.made_messages
+    }
+
+    /// The operation that is performed, or the message that is handled.
     pub fn operation(&self) -> OperationId {
         self.operation
     }
@@ -124,5 +149,45 @@ impl<'t> SqliteTx<'t> {
                 }
             }
         })
+    }
+
+    /// Makes a message on its way out, in this transaction. False: a message under this id was made before, and nothing
+    /// is written.
+    pub fn enqueue(&mut self, message: &Message) -> rusqlite::Result<bool> {
+        let outgoing = Outgoing::new(message.clone(), self.identity_key, self.sealer);
+        self.all_or_nothing(|tx| tx.make(&outgoing))
+    }
+
+    /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it: the
+    /// id that `message` has is not used. False: the effect happened before, and nothing is written.
+    pub fn enqueue_once(&mut self, effect: &str, message: Message) -> rusqlite::Result<bool> {
+        let message = Message { id: effect_message_id(effect, self.identity_key), ..message };
+        let outgoing = Outgoing::new(message, self.identity_key, self.sealer);
+        self.all_or_nothing(|tx| Ok(tx.effect(effect)? && tx.make(&outgoing)?))
+    }
+
+    fn make(&mut self, outgoing: &Outgoing) -> rusqlite::Result<bool> {
+        // A message that came in stays marked until those that it has brought about are done.
+        let cause = (self.about == About::Message).then_some(self.operation);
+        *self.seq += 1;
+        let seq = *self.seq;
+        self.fence.lifted(|| outgoing.make(cause, seq, self.now, self.connection))
+    }
+
+    /// Writes all, or nothing where it is an error or false: a closure may go on after an error.
+    fn all_or_nothing(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> rusqlite::Result<bool>,
+    ) -> rusqlite::Result<bool> {
+        let (fence, connection) = (self.fence, self.connection);
+        let run = |sql| fence.lifted(|| connection.prepare_cached(sql)?.execute([]));
+        run(SAVE)?;
+        let made = write(self);
+        if !matches!(made, Ok(true)) {
+            run(UNDO)?;
+        }
+        run(KEEP)?;
+        self.made_messages |= matches!(made, Ok(true));
+        made
     }
 }
