@@ -7,6 +7,8 @@ use std::time::Duration;
 use onefold::postgres::{Options, PostgresTx, TxError};
 use onefold::{CallError, Verdict};
 use onefold_testkit::postgres::Isolation;
+use onefold_testkit::wait;
+use tokio::time::timeout;
 
 use crate::shop::{Runs, Shop, call, insert};
 
@@ -80,7 +82,8 @@ async fn a_panic_and_an_overrun_leave_nothing_and_the_pool_is_of_use() {
             std::future::pending::<()>().await;
             Ok(Verdict::succeeded(()))
         };
-        let error = shop.onefold.atomic(call("k", "lamp"), work).await.unwrap_err();
+        let ended = timeout(wait::DEADLINE, shop.onefold.atomic(call("k", "lamp"), work)).await;
+        let error = ended.expect("it is stopped").unwrap_err();
         assert!(matches!(error, CallError::NotDone { retryable: false, .. }), "{error}");
         let told = if panics { "a bug of the business" } else { "for longer than 300ms" };
         assert!(error.to_string().contains(told), "{error}");
