@@ -8,7 +8,7 @@ use crate::{cargo, links, repository::Repository, stages::Stages};
 pub fn run() -> Result<()> {
     let mut stages = Stages::default();
     stages.run("rustdoc", || {
-        let mut doc = cargo::cargo(["doc", "--workspace", "--no-deps", "--locked"]);
+        let mut doc = cargo::cargo(["doc", "--workspace", "--all-features", "--no-deps", "--locked"]);
         cargo::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
     });
     stages.run("links", || links::check(&Repository::read(cargo::root())?));

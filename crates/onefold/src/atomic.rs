@@ -1,13 +1,14 @@
-//! Atomic mode on SQLite: our transaction, your closure.
+//! Atomic mode, whatever the database: our transaction, your closure.
+//!
+//! Here stands what a verdict means for the transaction and for the caller. The store runs the closure, and the closure's
+//! [`Word`] takes its value to the caller as it is; only duplicates read the record.
 
 use std::sync::Arc;
 
 use onefold_core::{Decision, Kept, Resource};
 use onefold_engine::Performed;
-use onefold_store::{Ended, Finish};
-use onefold_store_sqlite::{SqliteTx, SqliteWork};
+use onefold_store::{AtomicStore, Ended, Finish};
 use parking_lot::Mutex;
-use rusqlite::ErrorCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -21,72 +22,55 @@ enum Left<T> {
     NotDone { error: BoxError, retryable: bool },
 }
 
-impl Onefold {
-    /// Performs the operation in one transaction: what the closure writes and the record of its result are committed
-    /// together or not at all.
-    ///
-    /// The closure gets the transaction and nothing else, because it may run again when the database asks for that, and
-    /// because an effect outside of the database cannot be rolled back. It runs on the writer's thread, so it must be
-    /// short. An error undoes everything, and the key is free: the rollback proves that nothing happened. A panic counts
-    /// as an error.
-    ///
-    /// Errors say whether a new key is safe ([`CallError::new_key_is_safe`]). Cancellation: a call whose future is
-    /// dropped is committed whole or not at all; the same call made again says which.
-    ///
-    /// Nothing in the closure can wait:
-    ///
-    /// ```compile_fail
-    /// # use onefold::{Call, Onefold, Verdict};
-    /// # async fn charge() -> i64 { 7 }
-    /// # async fn example(onefold: Onefold, call: Call) {
-    /// onefold.atomic(call, |tx| { let charged = charge().await; Ok(Verdict::succeeded(charged)) }).await;
-    /// # }
-    /// ```
-    ///
-    /// nor can the closure be a future that would wait later:
-    ///
-    /// ```compile_fail
-    /// # use onefold::{Call, Onefold, Verdict};
-    /// # async fn charge() -> i64 { 7 }
-    /// # async fn example(onefold: Onefold, call: Call) {
-    /// onefold.atomic(call, |tx| async { let charged = charge().await; Ok(Verdict::succeeded(charged)) }).await;
-    /// # }
-    /// ```
-    ///
-    /// nor can the transaction leave it:
-    ///
-    /// ```compile_fail
-    /// # use onefold::{Call, Onefold, Verdict};
-    /// # async fn example(onefold: Onefold, call: Call) {
-    /// let mut kept = None;
-    /// onefold.atomic(call, |tx| { kept = Some(tx); Ok(Verdict::succeeded(())) }).await;
-    /// # }
-    /// ```
-    ///
-    /// while the same without those lines compiles:
-    ///
-    /// ```
-    /// # use onefold::{Call, Onefold, Verdict};
-    /// # async fn example(onefold: Onefold, call: Call) {
-    /// let done = onefold.atomic(call, |tx| {
-    ///     let charged = tx.query_row("SELECT 7", [], |row| row.get::<_, i64>(0))?;
-    ///     Ok(Verdict::succeeded(charged))
-    /// }).await;
-    /// # }
-    /// ```
-    pub async fn atomic<T, F>(&self, call: Call, work: F) -> Result<Done<T>, CallError>
+/// Takes the last word of a closure to the store and to the caller.
+pub(crate) struct Word<T> {
+    operation: Operation,
+    left: Arc<Mutex<Option<Left<T>>>>,
+}
+
+impl<T> Clone for Word<T> {
+    fn clone(&self) -> Self {
+        Word { operation: self.operation.clone(), left: self.left.clone() }
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> Word<T> {
+    /// What the closure's verdict means for its transaction.
+    pub(crate) fn of(&self, verdict: Result<Verdict<T>, BoxError>) -> Ended {
+        let (ended, leaves) = match verdict {
+            Ok(Verdict::Succeeded { resource, value }) => {
+                finished(&self.operation, Finish::Succeeded, resource, value)
+            }
+            Ok(Verdict::Rejected { value }) => finished(&self.operation, Finish::Rejected, None, value),
+            Ok(Verdict::NotDone { error, retryable }) => (Ended::NotDone, Left::NotDone { error, retryable }),
+            Ok(Verdict::Unknown { error }) | Err(error) => {
+                (Ended::NotDone, Left::NotDone { error, retryable: true })
+            }
+        };
+        *self.left.lock() = Some(leaves);
+        ended
+    }
+}
+
+impl<S: AtomicStore> Onefold<S> {
+    /// Performs the work that is made around a word.
+    pub(crate) async fn perform<T>(
+        &self,
+        call: Call,
+        work: impl FnOnce(Word<T>) -> S::Work,
+    ) -> Result<Done<T>, CallError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
-        F: FnMut(&mut SqliteTx<'_>) -> Result<Verdict<T>, BoxError> + Send + 'static,
+        S::Work: 'static,
     {
         let asked = call.for_engine(self.engine().identity_key());
         if let Some(known) = self.engine().recall(&asked) {
             return known_to(&call.operation, &known);
         }
         let engine = self.0.clone();
+        let left = Arc::new(Mutex::new(None));
+        let mut work = work(Word { operation: call.operation.clone(), left: left.clone() });
         detached(|gone| async move {
-            let left = Arc::new(Mutex::new(None));
-            let mut work = erased(call.operation.clone(), work, left.clone());
             let performed = engine.perform(&asked, &mut work, gone.wait()).await?;
             let left = left.lock().take();
             match (performed, left) {
@@ -122,28 +106,6 @@ pub(crate) fn known_to<T: DeserializeOwned>(
     }
 }
 
-fn erased<T, F>(operation: Operation, mut work: F, left: Arc<Mutex<Option<Left<T>>>>) -> SqliteWork
-where
-    T: Serialize + DeserializeOwned + Send + 'static,
-    F: FnMut(&mut SqliteTx<'_>) -> Result<Verdict<T>, BoxError> + Send + 'static,
-{
-    SqliteWork::new(move |tx| {
-        let (ended, leaves) = match work(tx) {
-            Ok(Verdict::Succeeded { resource, value }) => {
-                finished(&operation, Finish::Succeeded, resource, value)
-            }
-            Ok(Verdict::Rejected { value }) => finished(&operation, Finish::Rejected, None, value),
-            Ok(Verdict::NotDone { error, retryable }) => (Ended::NotDone, Left::NotDone { error, retryable }),
-            Ok(Verdict::Unknown { error }) | Err(error) => match contended(&*error) {
-                Some(why) => (Ended::Again(why), Left::NotDone { error, retryable: true }),
-                None => (Ended::NotDone, Left::NotDone { error, retryable: true }),
-            },
-        };
-        *left.lock() = Some(leaves);
-        ended
-    })
-}
-
 fn finished<T: Serialize + DeserializeOwned>(
     operation: &Operation,
     finish: Finish,
@@ -157,19 +119,6 @@ fn finished<T: Serialize + DeserializeOwned>(
             (Ended::NotDone, Left::NotDone { error, retryable: false })
         }
     }
-}
-
-/// Whether the database asks for another run.
-fn contended(error: &(dyn std::error::Error + 'static)) -> Option<String> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let code = error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);
-        if let Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) = code {
-            return Some(error.to_string());
-        }
-        cause = error.source();
-    }
-    None
 }
 
 /// What is kept of a value whose effect cannot be undone any more.

@@ -40,6 +40,8 @@
 //! Inside a closure of atomic mode, [`SqliteTx::effect`] notes what the business would notice if it happened twice, under
 //! a key of its own and for good, and [`SqliteTx::apply_if_newer`] keeps an older event from overwriting a newer one.
 //!
+//! With the feature `postgres` all of it works over PostgreSQL: see the module `postgres`.
+//!
 //! What a call without a result means is a [`CallError`], which says whether a new key is safe. Results are kept as
 //! versioned data: see [`Operation::value_version`].
 
@@ -49,14 +51,16 @@ mod done;
 mod error;
 pub mod guest;
 mod operation;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod reserved;
 mod resumable;
+mod sqlite;
 mod task;
 mod transaction;
 mod typed;
 mod verdict;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,22 +90,7 @@ impl<S> Clone for Onefold<S> {
     }
 }
 
-impl Onefold<SqliteStore> {
-    /// Over a SQLite file, which is made if there is none. It may be the service's own, with tables of its own: those of
-    /// the layer begin with `onefold_`. Its journal must be the write-ahead log. Blocks; an error has changed nothing.
-    pub fn sqlite(path: impl AsRef<Path>) -> Result<Onefold, OpenError> {
-        let options = Options { file_use: FileUse::Shared, ..Options::default() };
-        Onefold::open(path, options, Limits::default())
-    }
-
-    /// The same, with other options and limits.
-    pub fn open(path: impl AsRef<Path>, options: Options, limits: Limits) -> Result<Onefold, OpenError> {
-        let store = Arc::new(SqliteStore::open(path, options)?);
-        Ok(Onefold(AtomicEngine::new(store, "library", limits)))
-    }
-}
-
-impl<S: onefold_store::AtomicStore> Onefold<S> {
+impl<S: AtomicStore> Onefold<S> {
     /// Over another store.
     pub fn over(engine: AtomicEngine<S>) -> Onefold<S> {
         Onefold(engine)

@@ -1,7 +1,12 @@
 //! The examples run and end well.
 
+use onefold_testkit::postgres::{Database, Isolation};
+
 #[path = "../examples/atomic.rs"]
 mod atomic;
+#[path = "../examples/atomic_postgres.rs"]
+#[allow(dead_code, reason = "its main reads the environment")]
+mod atomic_postgres;
 #[path = "../examples/reserved.rs"]
 mod reserved;
 #[path = "../examples/resumable.rs"]
@@ -10,6 +15,15 @@ mod resumable;
 #[test]
 fn atomic_example_runs() {
     atomic::main().unwrap();
+}
+
+#[tokio::test]
+async fn atomic_example_on_postgresql_runs_any_number_of_times() {
+    let what = "the example of atomic mode on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    for _ in 0..2 {
+        atomic_postgres::run(&database.url()).await.unwrap();
+    }
 }
 
 #[test]

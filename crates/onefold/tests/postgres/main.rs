@@ -1,0 +1,8 @@
+//! The library on PostgreSQL as a service uses it. Each test has a database of its own.
+
+mod atomic;
+mod borrowed;
+mod closures;
+mod elsewhere;
+mod shop;
+mod values;
