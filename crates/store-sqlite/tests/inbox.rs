@@ -41,7 +41,9 @@ fn inbox() -> Inbox {
         ..Options::default()
     };
     let store = Arc::new(SqliteStore::open(&path, options).unwrap());
-    let points = "CREATE TABLE points (customer TEXT)";
+    let points = "CREATE TABLE customers (id INTEGER PRIMARY KEY);
+        CREATE TABLE points (customer TEXT);
+        CREATE TABLE parcels (customer INTEGER REFERENCES customers (id) DEFERRABLE INITIALLY DEFERRED)";
     rusqlite::Connection::open(&path).unwrap().execute_batch(points).unwrap();
     Inbox { store, clock, path, directory }
 }
@@ -461,4 +463,39 @@ async fn message_of_atomic_mode_goes_with_the_rollback_and_stays_with_the_commit
     let done = run("k-1", "m-1", || finish(Finish::Succeeded)).await;
     assert!(matches!(done, Atomically::Committed { .. }));
     assert!(i.made("m-1").await);
+}
+
+#[tokio::test]
+async fn handler_that_leaves_a_deferred_constraint_broken_is_told_so_and_leaves_no_mark() {
+    let i = inbox();
+    let mark = i.mark("evt-1", 0, "41");
+    let handler = |tx: &mut SqliteTx<'_>| {
+        tx.execute("INSERT INTO parcels VALUES (7)", []).unwrap();
+        finish(Finish::Succeeded)
+    };
+    let mut consumed = i.consume(&mark, handler).await;
+    if matches!(consumed, Consumed::Contended(_)) {
+        // It may have been somebody else in the transaction; now it is alone.
+        consumed = i.consume(&mark, handler).await;
+    }
+    assert!(matches!(consumed, Consumed::Stopped(_)), "{consumed:?}");
+    assert!(i.store.entries(mark.id).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn key_that_a_kept_message_is_sealed_under_is_not_retired() {
+    let i = inbox();
+    let body = KeptMessage { headers: Vec::new(), body: SECRET.to_vec() };
+    let mark = Mark { body: Some(body.clone()), ..i.mark("evt-1", 0, "41") };
+    i.fail(&mark, 1).await;
+    let Inbox { store, path, directory: _directory, .. } = i;
+    drop(store);
+    let open = |seal_keys| {
+        let options = Options { seal_keys, file_use: FileUse::Shared, ..Options::default() };
+        SqliteStore::open(&path, options)
+    };
+    drop(open(vec![[8; 32], [7; 32]]).unwrap());
+    assert!(open(vec![[8; 32]]).is_err(), "a dead letter would be unreadable");
+    let both = open(vec![[8; 32], [7; 32]]).unwrap();
+    assert_eq!(both.kept_message(mark.id, 0).await.unwrap(), Some(body));
 }
