@@ -15,9 +15,10 @@ use onefold_store::clock::ManualClock;
 use onefold_store::{
     AtomicStore, Atomically, ConsumeStore, Consumed, DeliveryCounts, Ended, Entry, Failure, Finish, IfLost,
     InboxQuery, InboxStore, KeptMessage, Mark, NewPermit, OperationStore, OutboxStore, Sent, Settlement,
-    Take, Versioned,
+    StoreError, Take, Versioned,
 };
 use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteTx, SqliteWork};
+use tokio::time::Instant;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const SECRET: &[u8] = b"nobody may read this";
@@ -40,7 +41,9 @@ fn inbox() -> Inbox {
         ..Options::default()
     };
     let store = Arc::new(SqliteStore::open(&path, options).unwrap());
-    let points = "CREATE TABLE points (customer TEXT)";
+    let points = "CREATE TABLE customers (id INTEGER PRIMARY KEY);
+        CREATE TABLE points (customer TEXT);
+        CREATE TABLE parcels (customer INTEGER REFERENCES customers (id) DEFERRABLE INITIALLY DEFERRED)";
     rusqlite::Connection::open(&path).unwrap().execute_batch(points).unwrap();
     Inbox { store, clock, path, directory }
 }
@@ -110,6 +113,24 @@ impl Inbox {
         self.store.consume(mark.clone(), &mut SqliteWork::new(handler)).await.unwrap()
     }
 
+    /// Runs it in one transaction with a message that is accepted.
+    async fn beside_another<A>(&self, job: impl Future<Output = A>) -> A {
+        let lock = rusqlite::Connection::open(&self.path).unwrap();
+        lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let other = self.mark("another", 0, "41");
+        let unlock = async {
+            let deadline = Instant::now() + Duration::from_secs(5);
+            while self.store.stats().waiting < 2 {
+                assert!(Instant::now() < deadline, "both are on their way");
+                tokio::task::yield_now().await;
+            }
+            lock.execute_batch("COMMIT").unwrap();
+        };
+        let (done, other, ()) = tokio::join!(job, self.accept(&other, &[]), unlock);
+        assert!(is_done(&other));
+        done
+    }
+
     fn points(&self) -> i64 {
         let connection = rusqlite::Connection::open(&self.path).unwrap();
         connection.query_row("SELECT count(*) FROM points", [], |row| row.get(0)).unwrap()
@@ -172,7 +193,8 @@ async fn messages_that_cannot_be_made_leave_no_mark() {
     connection.execute_batch(refuse).unwrap();
     let mark = i.mark("evt-1", 0, "41");
     let messages = vec![outgoing("m-1"), outgoing("m-2")];
-    assert!(i.store.accept(mark.clone(), version(1), messages).await.is_err());
+    let accepted = i.beside_another(i.store.accept(mark.clone(), version(1), messages)).await;
+    assert!(matches!(accepted, Err(StoreError::Refused(_))), "{accepted:?}");
     assert!(i.store.entries(mark.id).await.unwrap().is_empty());
     assert!(!i.made("m-1").await);
     connection.execute_batch("DROP TRIGGER no").unwrap();
@@ -244,10 +266,6 @@ async fn permit_lets_each_message_through_once() {
     let again = i.mark("evt-1", round, "42");
     assert!(is_done(&i.accept(&again, &["m-2"]).await));
     assert!(!is_done(&i.accept(&again, &["m-3"]).await));
-    assert!(
-        !is_done(&i.accept(&i.mark("evt-1", 0, "42"), &["m-3"]).await),
-        "a later round stands in the way"
-    );
     assert_eq!(i.judge(&i.mark("evt-1", 0, "43")).await, Delivery::Duplicate);
     i.accept(&i.mark("evt-2", 0, "41"), &["m-4"]).await;
     assert!(i.store.revoke_permit(granted.number, "ann", "done").await.unwrap());
@@ -301,6 +319,18 @@ async fn mark_of_a_later_round_stays_no_shorter_than_the_first() {
     assert_eq!(entries[1].expires_at, entries[0].expires_at);
 }
 
+#[tokio::test]
+async fn mark_of_a_later_round_stands_in_the_way_of_a_round_that_is_forgotten() {
+    let i = inbox();
+    let first = i.mark("evt-1", 0, "41");
+    i.accept(&first, &[]).await;
+    i.accept(&Mark { retention: Retention::For(3 * DAY), ..i.mark("evt-1", 1, "42") }, &[]).await;
+    i.clock.pass(DAY);
+    assert_eq!(i.store.sweep_inbox(100).await.unwrap(), 1);
+    assert!(matches!(i.accept(&first, &["m-1"]).await, Consumed::Found { .. }));
+    assert!(!i.made("m-1").await);
+}
+
 fn award(tx: &mut SqliteTx<'_>) {
     tx.execute("INSERT INTO points VALUES ('ann')", []).unwrap();
 }
@@ -344,7 +374,8 @@ async fn handler_that_ends_otherwise_leaves_neither_effect_nor_message() {
         write(tx);
         Ended::NotDone
     };
-    assert_eq!(i.consume(&mark, not_done).await, Consumed::NotDone);
+    assert_eq!(i.beside_another(i.consume(&mark, not_done)).await, Consumed::NotDone);
+    assert_eq!((i.points(), i.made("m-1").await), (0, false));
     let panics = move |tx: &mut SqliteTx<'_>| -> Ended {
         write(tx);
         panic!("a bug")
@@ -432,4 +463,39 @@ async fn message_of_atomic_mode_goes_with_the_rollback_and_stays_with_the_commit
     let done = run("k-1", "m-1", || finish(Finish::Succeeded)).await;
     assert!(matches!(done, Atomically::Committed { .. }));
     assert!(i.made("m-1").await);
+}
+
+#[tokio::test]
+async fn handler_that_leaves_a_deferred_constraint_broken_is_told_so_and_leaves_no_mark() {
+    let i = inbox();
+    let mark = i.mark("evt-1", 0, "41");
+    let handler = |tx: &mut SqliteTx<'_>| {
+        tx.execute("INSERT INTO parcels VALUES (7)", []).unwrap();
+        finish(Finish::Succeeded)
+    };
+    let mut consumed = i.consume(&mark, handler).await;
+    if matches!(consumed, Consumed::Contended(_)) {
+        // It may have been somebody else in the transaction; now it is alone.
+        consumed = i.consume(&mark, handler).await;
+    }
+    assert!(matches!(consumed, Consumed::Stopped(_)), "{consumed:?}");
+    assert!(i.store.entries(mark.id).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn key_that_a_kept_message_is_sealed_under_is_not_retired() {
+    let i = inbox();
+    let body = KeptMessage { headers: Vec::new(), body: SECRET.to_vec() };
+    let mark = Mark { body: Some(body.clone()), ..i.mark("evt-1", 0, "41") };
+    i.fail(&mark, 1).await;
+    let Inbox { store, path, directory: _directory, .. } = i;
+    drop(store);
+    let open = |seal_keys| {
+        let options = Options { seal_keys, file_use: FileUse::Shared, ..Options::default() };
+        SqliteStore::open(&path, options)
+    };
+    drop(open(vec![[8; 32], [7; 32]]).unwrap());
+    assert!(open(vec![[8; 32]]).is_err(), "a dead letter would be unreadable");
+    let both = open(vec![[8; 32], [7; 32]]).unwrap();
+    assert_eq!(both.kept_message(mark.id, 0).await.unwrap(), Some(body));
 }
