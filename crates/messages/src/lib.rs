@@ -5,7 +5,9 @@
 //! the [`Sink`] of its destination. A broker's crate is one or both of these and knows nothing of stores.
 
 pub mod lanes;
+pub mod limits;
 mod receive;
+mod relay;
 mod sink;
 pub mod wire;
 
@@ -13,4 +15,5 @@ pub use lanes::{Delivery, Lanes, Order};
 pub use onefold_core::Message;
 pub use onefold_store::IfLost;
 pub use receive::{Inbound, Receive, Settle};
+pub use relay::{Destination, Relay};
 pub use sink::{Sending, Sink};

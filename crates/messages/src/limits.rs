@@ -1,0 +1,22 @@
+//! The limits of this crate, each with its reason.
+
+use std::time::Duration;
+
+/// Sendings that may fail before a message is a dead letter: with the default pauses about a quarter of an hour.
+pub const ATTEMPTS: u32 = 30;
+/// Messages on their way to one destination at once.
+pub const CONCURRENCY: u32 = 64;
+/// How long one sending may take.
+pub const SENDING_TIMEOUT: Duration = Duration::from_secs(30);
+/// What a lease is longer than a sending may take: the end of the sending is written within it.
+pub const LEASE_SLACK: Duration = Duration::from_secs(15);
+/// First and longest pause between looks into an outbox where nothing waits and nobody gives a hint.
+pub(crate) const POLL_MIN: Duration = Duration::from_millis(20);
+pub(crate) const POLL_MAX: Duration = Duration::from_millis(500);
+/// First and longest pause while the store does not answer.
+pub(crate) const STORE_PAUSE_FIRST: Duration = Duration::from_millis(100);
+pub(crate) const STORE_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// What "recent" means for the budget of a destination: after an outage its backlog begins to flow within this.
+pub const BUDGET_WINDOW: Duration = Duration::from_secs(10);
+/// The longest pause that a destination may ask for: what asks for more is looked at again after it.
+pub const NOT_YET_MAX: Duration = Duration::from_secs(3600);

@@ -1,0 +1,71 @@
+//! A destination and how it is sent to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onefold_core::budget::BudgetSettings;
+use onefold_core::retry::Backoff;
+
+use crate::Sink;
+use crate::limits::{ATTEMPTS, BUDGET_WINDOW, CONCURRENCY, LEASE_SLACK, SENDING_TIMEOUT};
+
+/// A destination of a relay: its name in messages, its sink, and how it is sent to.
+#[derive(Clone)]
+pub struct Destination {
+    pub(super) name: String,
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) attempts: Option<u32>,
+    pub(super) concurrency: u32,
+    pub(super) timeout: Duration,
+    pub(super) backoff: Backoff,
+    pub(super) budget: BudgetSettings,
+}
+
+impl Destination {
+    /// With the defaults of [`crate::limits`].
+    pub fn new(name: impl Into<String>, sink: impl Sink) -> Destination {
+        Destination {
+            name: name.into(),
+            sink: Arc::new(sink),
+            attempts: Some(ATTEMPTS),
+            concurrency: CONCURRENCY,
+            timeout: SENDING_TIMEOUT,
+            backoff: Backoff::default(),
+            budget: BudgetSettings { window: BUDGET_WINDOW, ..BudgetSettings::default() },
+        }
+    }
+
+    /// Sendings that may fail before a message is a dead letter; `None` is no end.
+    pub fn attempts(mut self, attempts: Option<u32>) -> Destination {
+        self.attempts = attempts.map(|attempts| attempts.max(1));
+        self
+    }
+
+    /// Messages on their way at once, at least one.
+    pub fn concurrency(mut self, concurrency: u32) -> Destination {
+        self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// How long one sending may take. A message is leased for 15 s more.
+    pub fn timeout(mut self, timeout: Duration) -> Destination {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The pauses between sendings that failed.
+    pub fn backoff(mut self, backoff: Backoff) -> Destination {
+        self.backoff = backoff;
+        self
+    }
+
+    /// How much may be sent again in vain.
+    pub fn budget(mut self, budget: BudgetSettings) -> Destination {
+        self.budget = budget;
+        self
+    }
+
+    pub(super) fn lease(&self) -> Duration {
+        self.timeout + LEASE_SLACK
+    }
+}

@@ -1,0 +1,56 @@
+//! Relays that are lost between the destination's word and the outbox's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onefold_core::{OutboxState, StoreTime};
+use onefold_store::clock::ManualClock;
+use onefold_testkit::wait;
+
+use crate::rig::{Scripted, Step, accepted, message, outbox};
+
+/// Longer than any lease here.
+const LATER: Duration = Duration::from_secs(3600);
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(StoreTime(1_700_000_000_000)))
+}
+
+#[tokio::test]
+async fn b94_what_a_lost_relay_had_is_sent_again_under_its_id() {
+    let clock = clock();
+    let outbox = outbox(Some(clock.clone()));
+    // The destination has it, and the relay never hears of it.
+    let sink = Scripted::new(|message, before| match (message.id.as_str(), before) {
+        ("m", 0) => Step::Hang,
+        _ => accepted(),
+    });
+    outbox.put(vec![message("m", "shop", None)]).await;
+    let relay = outbox.relay(vec![sink.destination("shop")]);
+    wait::until("the message is on its way", || sink.times("m") == 1).await;
+    drop(relay);
+    let next = outbox.relay(vec![sink.destination("shop")]);
+    outbox.put(vec![message("other", "shop", None)]).await;
+    outbox.becomes("other", OutboxState::Delivered).await;
+    assert_eq!((sink.times("m"), outbox.entry("m").await.state), (1, OutboxState::Sending));
+    clock.pass(LATER);
+    outbox.becomes("m", OutboxState::Delivered).await;
+    assert_eq!((sink.times("m"), outbox.entry("m").await.attempt), (2, 2));
+    drop(next);
+}
+
+#[tokio::test]
+async fn what_a_lost_relay_had_is_held_where_nobody_would_know_it_again() {
+    let clock = clock();
+    let outbox = outbox(Some(clock.clone()));
+    let sink = Scripted::new(|_, _| Step::Hang).holding();
+    outbox.put(vec![message("mail", "mail", None)]).await;
+    let relay = outbox.relay(vec![sink.destination("mail")]);
+    wait::until("the mail is on its way", || sink.times("mail") == 1).await;
+    drop(relay);
+    clock.pass(LATER);
+    let next = outbox.relay(vec![sink.destination("mail")]);
+    outbox.becomes("mail", OutboxState::Unknown).await;
+    assert_eq!(sink.times("mail"), 1);
+    drop(next);
+}
