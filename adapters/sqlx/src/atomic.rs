@@ -58,7 +58,7 @@ impl Boundary {
             runs += 1;
             match self.run_once(pool, call, &mut work).await {
                 Err(error) if error.asks_for_rerun() && runs < RUNS_MAX => {
-                    let longest = PAUSE.saturating_mul(1 << runs).min(PAUSE_MAX);
+                    let longest = PAUSE.saturating_mul(1 << (runs - 1)).min(PAUSE_MAX);
                     tokio::time::sleep(longest.mul_f64(rand::random::<f64>())).await;
                 }
                 done => return done,

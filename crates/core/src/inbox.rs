@@ -1,4 +1,4 @@
-//! What the inbox keeps of a message, and what a delivery of it may do (SEMANTICS 9).
+//! What the inbox keeps of a message, and what a delivery of it may do.
 //!
 //! A message is known by the consumer that handles it, the source that sent it and the id that the source gave it:
 //! that identity is digested as every other, so two sources never meet in one id. It is handled once. Handling it
@@ -123,7 +123,7 @@ pub struct InboxEntry {
     pub kept: bool,
 }
 
-/// A written permission to handle messages again (SEMANTICS 9 and 12).
+/// A written permission to handle messages again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
     /// Its number, from 1: the round in which it lets a message through.

@@ -1,4 +1,4 @@
-//! A message on its way out: what it carries and where it stands (SEMANTICS 9).
+//! A message on its way out: what it carries and where it stands.
 //!
 //! A message has one id for good, made with it and carried by every delivery. A delivery may be made several times;
 //! the id is what makes that harmless, so nothing here ever changes it.

@@ -47,7 +47,7 @@ pub struct Answer {
     pub trailers: Vec<(String, Vec<u8>)>,
 }
 
-/// A typed result as it is kept: versioned data, never the name or the layout of a type (LESSONS 17).
+/// A typed result as it is kept: versioned data, never the name or the layout of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypedValue {
     /// Which form of the operation's result this is; the operation counts them.

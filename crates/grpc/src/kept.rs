@@ -1,4 +1,4 @@
-//! The stored form of an answer: versioned data (LESSONS 17), read for ever.
+//! The stored form of an answer: versioned data, read for ever.
 //!
 //! A message is kept in its own encoding; the version of the operation's value is that of the message's meaning, since
 //! protobuf itself lets messages grow. Of a status its code, message and details are kept, and no metadata.

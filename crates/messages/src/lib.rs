@@ -1,7 +1,7 @@
-//! Messages: handled once on their way in, sent under one id on their way out (SEMANTICS 9).
+//! Messages: handled once on their way in, sent under one id on their way out.
 //!
 //! *In.* A consumer's adapter hands every delivery to a [`Receive`] and settles it with the broker as that says, never
-//! before: the effect and its mark are committed then. *Out.* A relay takes messages from the outbox and gives each to
+//! before: the effect and its mark are committed then. The loop that does so over an inbox is not here yet. *Out.* A relay takes messages from the outbox and gives each to
 //! the [`Sink`] of its destination. A broker's crate is one or both of these and knows nothing of stores.
 
 pub mod lanes;

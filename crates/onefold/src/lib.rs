@@ -50,6 +50,7 @@ mod call;
 mod done;
 mod error;
 pub mod guest;
+pub mod messages;
 mod operation;
 #[cfg(feature = "postgres")]
 pub mod postgres;

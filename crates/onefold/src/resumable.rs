@@ -2,7 +2,7 @@
 //!
 //! An attempt that is interrupted leaves the operation open. The next call takes over, skips the finished steps and
 //! repeats the open one under the same downstream key, so the other side must honour that key. An attempt that lost its
-//! operation to a newer one learns so at its next step and stops there (LESSONS 12).
+//! operation to a newer one learns so at its next step and stops there.
 
 use std::collections::HashMap;
 use std::future::Future;

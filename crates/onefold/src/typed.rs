@@ -1,4 +1,4 @@
-//! Results as versioned data (LESSONS 13 and 17).
+//! Results as versioned data.
 //!
 //! A result is kept as JSON beside the version of its form. Unit, `None`, `0`, `""` and `[]` are results like any other.
 //! A form that this program does not know is an error that names the versions, never a reason to run again. What JSON

@@ -1,6 +1,6 @@
 //! Record and business rows in one transaction.
 //!
-//! A new operation takes three round trips beside the closure's own: the transaction is begun, the key's lock taken and
+//! A new operation takes two round trips beside the closure's own: the transaction is begun, the key's lock taken and
 //! the record looked for in one; the finished record is inserted, once, and committed in another (decision 0013). The
 //! lock lets duplicates wait before they have done anything; the judge is the unique digest: the insert of a second
 //! record is an error, and the commit that is under way behind it rolls back. Nobody sees the attempt run.

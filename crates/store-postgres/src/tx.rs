@@ -95,7 +95,7 @@ impl PostgresTx {
     }
 
     /// Notes an effect under its own key, for good. True: it is the first of its kind, so let it happen, in this
-    /// transaction. False: it happened before, whatever message or request asked for it (SEMANTICS 9). Whoever notes the
+    /// transaction. False: it happened before, whatever message or request asked for it. Whoever notes the
     /// same effect at the same time waits for the end of this transaction.
     pub async fn effect(&mut self, key: &str) -> Result<bool, TxError> {
         let (operation, at) = (self.operation, self.now.0);

@@ -123,7 +123,7 @@ impl<'t> SqliteTx<'t> {
     }
 
     /// Notes an effect under its own key, for good. True: it is the first of its kind, so let it happen, in this
-    /// transaction. False: it happened before, whatever message or request asked for it (SEMANTICS 9).
+    /// transaction. False: it happened before, whatever message or request asked for it.
     pub fn effect(&mut self, key: &str) -> rusqlite::Result<bool> {
         let noted = params![key, self.operation.as_bytes(), self.now.0];
         self.fence.lifted(|| Ok(self.connection.prepare_cached(EFFECT)?.execute(noted)? == 1))

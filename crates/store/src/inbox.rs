@@ -1,4 +1,4 @@
-//! The port of the inbox: the mark of a message and its local effect in one commit (SEMANTICS 9).
+//! The port of the inbox: the mark of a message and its local effect in one commit.
 //!
 //! *Promises of an implementation.* `(id, round)` is unique, and the judge. Where a row stands under it that is not
 //! `failing` under the same fingerprint, nothing is run and nothing is written: the entries are handed back, and what

@@ -1,4 +1,4 @@
-//! The port of the outbox: messages that are written with the business and leave afterwards (SEMANTICS 9).
+//! The port of the outbox: messages that are written with the business and leave afterwards.
 //!
 //! *Promises of an implementation.* A message is found by its state and never by a cursor over numbers: one that is
 //! committed late is sent late, not skipped. Its order among those of one ordering key is that of the commits, so the

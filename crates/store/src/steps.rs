@@ -1,7 +1,7 @@
 //! The port of resumable mode: the results of the steps of an operation (SEMANTICS 5).
 //!
 //! A result is written under the fence of the attempt that made it, so an attempt that was superseded learns so at its
-//! next step and stops (LESSONS 12). Steps belong to the record: they are gone when it begins anew from expired or from
+//! next step and stops. Steps belong to the record: they are gone when it begins anew from expired or from
 //! a free key, and when it becomes a tombstone. They are in no listing.
 
 use async_trait::async_trait;

@@ -1,4 +1,4 @@
-//! Webhooks: whether a delivery is the sender's, what it says of itself, and how one's own are signed (SEMANTICS 9).
+//! Webhooks: whether a delivery is the sender's, what it says of itself, and how one's own are signed.
 //!
 //! *Promises.* What is signed is the body as it came, byte for byte. Every secret of a source is accepted, so that
 //! secrets can change, and signatures are compared in constant time. [`Source::read`] gives an id only of a delivery

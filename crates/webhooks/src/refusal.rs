@@ -36,7 +36,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether the sender is not known to be who it says it is: 401 `signature-invalid`.
+    /// Whether the sender is not known to be who it says it is.
     pub fn is_of_the_signature(&self) -> bool {
         !matches!(self, Refusal::Unreadable { .. })
     }

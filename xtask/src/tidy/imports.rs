@@ -41,7 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("gateway", &["engine", "http", "core", "canon"]),
     ("api", &["engine", "http", "config", "store", "core"]),
     ("config", &["webhooks", "core", "canon"]),
-    ("onefold", &["engine", "store", "store-sqlite", "store-postgres", "core", "canon"]),
+    ("onefold", &["engine", "messages", "store", "store-sqlite", "store-postgres", "core", "canon"]),
     ("axum", &["onefold", "engine", "http", "core", "canon"]),
     ("grpc", &["onefold", "http", "core", "canon"]),
     ("sqlx", &["onefold", "engine", "store", "store-postgres"]),

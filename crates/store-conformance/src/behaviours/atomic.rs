@@ -125,7 +125,7 @@ pub async fn one_of_many_works_under_one_key_is_done<S: AtomicStore + StepStore>
     assert_eq!((committed, script.runs(), f.rows().await.len()), (1, 1, 1));
 }
 
-/// Those behind it must not conclude that it is done (LESSONS 7).
+/// Those behind it must not conclude that it is done.
 pub async fn rollback_of_the_winner_lets_the_next_one_in<S: AtomicStore + StepStore>(f: Library<S>) {
     let script = Script::new("row", |run| if run < 3 { Ended::NotDone } else { success() });
     let entered = (0..8).map(|_| f.enter_new("k", &script));

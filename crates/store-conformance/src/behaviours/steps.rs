@@ -29,7 +29,7 @@ pub async fn results_come_back_in_their_order<S: AtomicStore + StepStore>(f: Lib
     assert_eq!(steps(&f).await, expected);
 }
 
-/// The older attempt stops at its first lost write (LESSONS 12).
+/// The older attempt stops at its first lost write.
 pub async fn step_of_a_superseded_attempt_is_not_written<S: AtomicStore + StepStore>(f: Library<S>) {
     let id = f.won("k").await;
     f.pass(LEASE);

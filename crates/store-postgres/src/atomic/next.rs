@@ -1,7 +1,7 @@
 //! An operation that begins again, from a free key, an expired record or a lease that is over: the record is begun,
 //! the closure runs, the record is settled, in one transaction. Rare, so it takes its round trips one by one.
 
-use onefold_core::{State, StoreTime};
+use onefold_core::{OperationId, State};
 use onefold_store::{Advance, Also, Atomically, Finish, Read, Start, Step, StoreError};
 
 use super::{
@@ -68,7 +68,7 @@ pub(crate) async fn run(
 
 async fn commit(
     held: Held,
-    id: onefold_core::OperationId,
+    id: OperationId,
     attempt: u32,
     finished: Finished,
     store: &PostgresStore,
@@ -95,7 +95,7 @@ async fn commit(
         Ok(committed) => match committing(&Ok(()), &committed) {
             Committing::Done => {
                 held.give_back();
-                return Ok(finished.committed(now, attempt, expires_at.map(|end: StoreTime| end)));
+                return Ok(finished.committed(now, attempt, expires_at));
             }
             Committing::Undone(stopped) => {
                 held.roll_back().await;

@@ -1,0 +1,24 @@
+//! Messages on their way out: written in the transaction of the business, sent afterwards by a relay
+//! (`docs/messages.md`).
+//!
+//! A closure of atomic mode on SQLite writes them with [`SqliteTx::enqueue`](crate::SqliteTx::enqueue), or one for each
+//! effect with [`enqueue_once`](crate::SqliteTx::enqueue_once). [`Onefold::relay`] starts what sends them, each to the
+//! [`Sink`] of its destination, always under one id.
+
+use std::sync::Arc;
+
+use onefold_store::OutboxStore;
+
+pub use async_trait::async_trait;
+pub use onefold_messages::{Destination, IfLost, Message, Relay, Sending, Sink};
+
+use crate::{AtomicStore, Onefold};
+
+impl<S: AtomicStore + OutboxStore> Onefold<S> {
+    /// Starts a relay over this database's outbox, with a loop for each destination. Any number of processes may run one.
+    /// Must be called within a tokio runtime; dropped, the relay stops.
+    pub fn relay(&self, destinations: Vec<Destination>) -> Relay {
+        let store: Arc<dyn OutboxStore> = self.store().clone();
+        Relay::start(&store, destinations)
+    }
+}
