@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 /// Stands for a broker: its answer to the first delivery is lost.
 struct Broker {
-    accepted: mpsc::UnboundedSender<Message>,
+    accepted: mpsc::Sender<Message>,
     answer_lost: std::sync::Mutex<bool>,
 }
 
@@ -18,7 +18,7 @@ struct Broker {
 impl Sink for Broker {
     async fn send(&self, message: &Message) -> Sending {
         // Whoever reads from it knows the message by its id.
-        let _ = self.accepted.send(message.clone());
+        let _ = self.accepted.send(message.clone()).await;
         if std::mem::take(&mut *self.answer_lost.lock().expect("no panic")) {
             return Sending::Failed { reason: "the answer was lost".into() };
         }
@@ -57,7 +57,7 @@ pub(crate) async fn main() -> Result<(), BoxError> {
         println!("order {}, replayed: {}", done.value(), done.replayed());
     }
 
-    let (accepted, mut deliveries) = mpsc::unbounded_channel();
+    let (accepted, mut deliveries) = mpsc::channel(8);
     let broker = Broker { accepted, answer_lost: std::sync::Mutex::new(true) };
     let relay = onefold.relay(vec![Destination::new("mail", broker)]);
     let first = deliveries.recv().await.ok_or("a delivery was expected")?;

@@ -37,7 +37,8 @@ CREATE TABLE onefold.steps (
 );
 
 -- The two statements of a new atomic operation, as functions: their inner plans are made once for each connection,
--- whereas an unnamed statement is planned each time. They decide nothing.
+-- whereas an unnamed statement is planned each time. They decide nothing. Operators have exactly the types of pg_catalog's, so
+-- that none of another schema fits better.
 
 -- Takes the lock of a key, then looks at what stands in the way: 0 nothing, 1 a record, 2 the key's age, 3 the quota.
 -- blind_until: where the transaction may not see all that was committed before it had the lock, the microseconds when
@@ -48,9 +49,9 @@ CREATE FUNCTION onefold.atomic_enter(
 ) LANGUAGE plpgsql VOLATILE SET lock_timeout = '5s' AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(a_lock);
-    now := coalesce(a_now, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+    now := coalesce(a_now, floor(extract(epoch FROM clock_timestamp()) * 1000::numeric)::bigint);
     IF current_setting('transaction_isolation') <> 'read committed' THEN
-        blind_until := floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+        blind_until := floor(extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint;
     END IF;
     PERFORM FROM onefold.operations o WHERE o.id = a_id;
     IF FOUND THEN
@@ -58,7 +59,7 @@ BEGIN
     ELSIF a_key_until <= now THEN
         stands := 2;
     ELSIF a_live_max IS NOT NULL
-        AND (SELECT coalesce(sum(s.live), 0) FROM onefold.scopes s WHERE s.bucket = a_bucket) >= a_live_max THEN
+        AND (SELECT coalesce(sum(s.live), 0) FROM onefold.scopes s WHERE s.bucket = a_bucket) >= a_live_max::numeric THEN
         stands := 3;
     ELSE
         stands := 0;
@@ -74,7 +75,7 @@ CREATE FUNCTION onefold.atomic_finish(
     OUT now bigint
 ) LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    us bigint := floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+    us bigint := floor(extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint;
 BEGIN
     now := coalesce(a_now, us / 1000);
     INSERT INTO onefold.operations (place, created_at, due_at, retention_ms, tombstone_ms, bucket, attempt, shard,

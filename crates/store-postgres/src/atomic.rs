@@ -189,6 +189,10 @@ async fn closure(
             return Err(Stopped::undone(Atomically::Stopped(why)));
         }
     };
+    if failed.as_ref().is_some_and(Failed::ends_connection) {
+        let why = failed.map(StoreError::from).map_or_else(String::new, |why| why.to_string());
+        return Err(Stopped::undone(Atomically::Stopped(why)));
+    }
     if let Some(Failed::Rerun(why)) = failed {
         held.roll_back().await;
         return Err(Stopped::contended(why));

@@ -48,7 +48,7 @@ pub(crate) const CLAIM: &str = concat!(
         INSERT INTO onefold.operations (place, created_at, nonce, lease_until, due_at, retention_ms, tombstone_ms,
             bucket, attempt, shard, state, on_stale, fingerprint_version, id, fingerprint, operation, scope, key,
             owner, correlation_id, ignored)
-        SELECT (floor(extract(epoch FROM statement_timestamp()) * 1000000)::bigint << 10) + y.n, c.now, y.nonce,
+        SELECT (floor(extract(epoch FROM statement_timestamp()) * 1000000::numeric)::bigint << 10) + y.n, c.now, y.nonce,
             c.now + y.lease_ms, c.now + y.retention_ms, y.retention_ms, y.tombstone_ms, y.bucket, 1, $2::smallint,
             1, y.on_stale, y.fingerprint_version, y.id, y.fingerprint, y.operation, y.scope, y.key, y.owner,
             y.correlation_id, y.ignored

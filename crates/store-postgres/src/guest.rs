@@ -62,7 +62,8 @@ impl PostgresStore {
     }
 }
 
-fn any_shard() -> i16 {
+/// One at random.
+pub(crate) fn any_shard() -> i16 {
     rand::random_range(0..GUEST_SHARDS)
 }
 

@@ -4,9 +4,14 @@
 //! nobody waits for any longer), it is closed, and the server undoes what was not committed.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use deadpool_postgres::Object;
+use tokio::time::timeout;
 use tokio_postgres::Client;
+
+/// How long a connection may take to end its transaction before it is closed instead.
+const ROLLBACK_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) struct Held(Option<Object>);
 
@@ -22,7 +27,8 @@ impl Held {
 
     /// Undoes everything and gives the connection back. Where that fails the connection is closed, which undoes it too.
     pub(crate) async fn roll_back(self) {
-        if self.batch_execute("ROLLBACK").await.is_ok() {
+        // Behind a statement that was given up it would wait for that one's end.
+        if let Ok(Ok(())) = timeout(ROLLBACK_MAX, self.batch_execute("ROLLBACK")).await {
             self.give_back();
         }
     }

@@ -72,7 +72,7 @@ macro_rules! columns {
 /// The time of a statement, as a column `now`: the server's, unless a test says otherwise in `$1`.
 macro_rules! clock {
     () => {
-        "SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now"
+        "SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000::numeric)::bigint) AS now"
     };
 }
 pub(crate) use clock;

@@ -111,11 +111,6 @@ impl PostgresStore {
         &self.sealer
     }
 
-    /// The shard in which this store counts.
-    pub(crate) fn shard(&self) -> i16 {
-        self.shard
-    }
-
     pub(crate) fn closure_time_max(&self) -> Duration {
         self.closure_time_max
     }

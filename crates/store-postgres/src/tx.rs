@@ -1,8 +1,9 @@
 //! The transaction as a closure of the business sees it.
 //!
 //! Every statement is one unnamed statement, so a pooler in transaction mode may stand between, and no text holds two.
-//! Nothing here begins, ends or leaves the transaction, and nothing changes the session: such statements are refused
-//! before they are sent. A statement that failed has made the transaction useless; the first such failure is kept, so
+//! Nothing here begins, ends or leaves the transaction: such statements, and those whose first word changes the session,
+//! are refused before they are sent. Functions are not looked into: `set_config` and a session's advisory locks outlive
+//! the transaction and are not for a closure. A statement that failed has made the transaction useless; the first such failure is kept, so
 //! a closure that goes on all the same cannot commit half of its work.
 
 use onefold_core::{OperationId, StoreTime};
@@ -161,7 +162,9 @@ fn refuse(sql: &str) -> Result<(), TxError> {
         statement.chars().take_while(|c| c.is_ascii_alphabetic()).map(|c| c.to_ascii_lowercase()).collect();
     let set_local = || {
         let rest = first_token_on(&statement[word.len()..]);
-        rest.get(..5).is_some_and(|next| next.eq_ignore_ascii_case("local"))
+        // As a word of its own: `local.x` and `local_x` are settings.
+        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || "_.$\"".contains(c));
+        rest.get(..5).is_some_and(|next| next.eq_ignore_ascii_case("local")) && ends(&rest[5..])
     };
     if FORBIDDEN.contains(&word.as_str()) && !(word == "set" && set_local()) {
         return Err(TxError::Refused(word));
@@ -218,6 +221,8 @@ mod tests {
             "SET search_path = evil",
             "set session statement_timeout = 1",
             "DISCARD ALL",
+            "SET local_app.tenant = 'x'",
+            "SET local.tenant = '7'",
         ] {
             assert!(matches!(refuse(sql), Err(TxError::Refused(_))), "{sql}");
         }

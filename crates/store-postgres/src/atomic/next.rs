@@ -12,6 +12,7 @@ use crate::ask::Within;
 use crate::batch::RawAdvanced;
 use crate::begin::BeginWork;
 use crate::error::Failed;
+use crate::guest::any_shard;
 use crate::held::Held;
 use crate::store::PostgresStore;
 
@@ -31,7 +32,7 @@ pub(crate) async fn run(
     let held = Held::new(store.server().connection().await?);
     let started = bounded(async {
         held.batch_execute(&beginning(id)).await.map_err(|error| begun(&error))?;
-        let work = BeginWork::new(advance, |scope| store.bucket(scope), store.shard());
+        let work = BeginWork::new(advance, |scope| store.bucket(scope), any_shard());
         let within = Within { client: &*held, now: store.server().now() };
         let answers = BeginWork::run(std::slice::from_ref(&work), &within).await?;
         held.batch_execute(MARK).await.map_err(|error| Failed::of(&error))?;
