@@ -16,7 +16,7 @@ use onefold_http::{TokenKey, TokenRule};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::args::{Common, Serve};
@@ -45,6 +45,8 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     let admin = bind(settings.server.admin_listen, "admin_listen").await?;
     let options = options(&settings, serve)?;
     let listen = settings.server.listen;
+    // Before anybody can know that it listens.
+    let mut end = EndSignals::take()?;
     let gateway = onefold_gateway::start(options, engine.clone())
         .await
         .map_err(|error| not_bound(listen, "listen", &error))?;
@@ -57,7 +59,7 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     let scheme = if settings.server.tls.is_some() { "https" } else { "http" };
     announce(&format!("listening on {scheme}://{}\nadmin on http://{admin_address}\n", gateway.address()))?;
 
-    wait_for_the_end().await?;
+    end.wait().await;
     stopping.store(true, Ordering::Relaxed);
     tracing::info!("stopping: what runs may end within the grace");
     drop(keeper);
@@ -275,13 +277,25 @@ fn announce(text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("stdout: {error}")))
 }
 
-async fn wait_for_the_end() -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::failed(format!("signals cannot be waited for: {error}"));
-    let mut term = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+/// The signals that end a gateway. Once they are taken they are waited for and no longer end the process by themselves.
+struct EndSignals {
+    term: Signal,
+    int: Signal,
+}
+
+impl EndSignals {
+    fn take() -> Result<EndSignals, Failure> {
+        let failed = |error: io::Error| Failure::failed(format!("signals cannot be waited for: {error}"));
+        let term = signal(SignalKind::terminate()).map_err(failed)?;
+        let int = signal(SignalKind::interrupt()).map_err(failed)?;
+        Ok(EndSignals { term, int })
     }
-    Ok(())
+
+    /// Waits for one of them, also for one that has come.
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
 }
