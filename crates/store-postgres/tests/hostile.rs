@@ -31,6 +31,7 @@ async fn operators_of_others_tell_the_store_neither_the_time_nor_the_quota() {
     let seen = seen.expect("operators are used");
     assert!(seen.get::<_, bool>(1), "the operators are there for whoever names no types");
     let store = open(&database.url()).await;
+    // clock: what the real time is, to compare the store's with.
     let real = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_millis();
     let near = |now: i64| {
         let apart = real.abs_diff(u128::try_from(now).unwrap_or(0));
