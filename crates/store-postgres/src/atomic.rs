@@ -24,7 +24,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::error::Failed;
 use crate::held::Held;
-use crate::server::{STATEMENT_MAX, Server};
+use crate::server::STATEMENT_MAX;
 use crate::store::PostgresStore;
 use crate::{PostgresTx, read};
 
@@ -299,6 +299,6 @@ fn committing<A>(
     }
 }
 
-async fn found(id: OperationId, server: &Server, store: &PostgresStore) -> Result<Read, Stopped> {
-    Ok(read::one(id, server).await?.open(store.sealer())?)
+async fn found(id: OperationId, store: &PostgresStore) -> Result<Read, Stopped> {
+    Ok(read::one(id, store.server()).await?.open(store.sealer())?)
 }

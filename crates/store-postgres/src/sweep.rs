@@ -1,8 +1,8 @@
 //! What time does to records: lost outcomes, tombstones, the end of tombstones.
 //!
 //! Nothing depends on the sweeper for being right: whoever reads judges leases and expiry by the time. It works in
-//! small steps, each one statement and one transaction, that pass over whatever somebody else has locked; so it waits
-//! for nobody and nobody waits long for it. Of many gateways one at a time takes a step: a lock that ends with the
+//! small steps, each one statement and one transaction, that pass over records which somebody else has locked. It does
+//! wait for the counters of their scopes, which an owner's open transaction may hold. Of many gateways one at a time takes a step: a lock that ends with the
 //! statement says which. A crash between steps leaves nothing half done and no lock behind.
 
 use onefold_store::{StoreError, Swept};

@@ -84,7 +84,7 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
         0 => return Ok((held, now, get(row, 2)?)),
         1 => {
             held.roll_back().await;
-            let read = found(id, store.server(), store).await?;
+            let read = found(id, store).await?;
             return Err(Stopped::ended(Atomically::Found(Box::new(read))));
         }
         2 => Atomically::KeyTooOld { now },
@@ -107,7 +107,7 @@ async fn undone(
     if store.server().ask(BEFORE, &params, IfLost::AskAgain).await?.is_empty() {
         return Err(Stopped::ended(ended));
     }
-    Ok(Atomically::Found(Box::new(found(id, store.server(), store).await?)))
+    Ok(Atomically::Found(Box::new(found(id, store).await?)))
 }
 
 async fn again(held: Held, id: OperationId) -> Result<Held, Stopped> {
@@ -166,7 +166,7 @@ async fn commit(
             }
             Committing::Exists => {
                 held.roll_back().await;
-                let read = found(id, store.server(), store).await?;
+                let read = found(id, store).await?;
                 return Err(Stopped::ended(Atomically::Found(Box::new(read))));
             }
             Committing::Undone(stopped) => {

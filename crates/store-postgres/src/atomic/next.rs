@@ -56,7 +56,7 @@ pub(crate) async fn run(
         }
         RawAdvanced::Missing => {
             held.roll_back().await;
-            let read = found(id, store.server(), store).await?;
+            let read = found(id, store).await?;
             return Err(Stopped::ended(Atomically::Found(Box::new(read))));
         }
     };
