@@ -9,6 +9,7 @@ mod demo;
 mod exit;
 mod inspect;
 mod log;
+mod messages;
 mod operations;
 mod out;
 mod serve;
@@ -42,6 +43,9 @@ fn main() -> ExitCode {
             Command::Call(call) => call::run(&args.common, call).await,
             Command::Serve(serve) => serve::run(&args.common, &serve).await,
             Command::Operations(command) => operations::run(&args.common, command).await,
+            Command::Outbox(command) => messages::outbox(&args.common, command).await,
+            Command::Inbox(command) => messages::inbox(&args.common, command).await,
+            Command::Permits(command) => messages::permits(&args.common, command).await,
             Command::Store(StoreCommand::Migrate) => store::migrate(&args.common).await,
             Command::Store(StoreCommand::Check) => inspect::check(&args.common).await,
             Command::Store(StoreCommand::Stats) => inspect::stats(&args.common).await,

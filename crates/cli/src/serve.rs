@@ -54,7 +54,7 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     say_how(&settings, serve);
     let admin_address = admin.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
     let stopping = Arc::new(AtomicBool::new(false));
-    let router = onefold_api::router(engine, stopping.clone());
+    let router = onefold_api::router(engine, store.messages(), stopping.clone());
     let admin_task = tokio::spawn(async move { axum::serve(admin, router).await });
     let scheme = if settings.server.tls.is_some() { "https" } else { "http" };
     announce(&format!("listening on {scheme}://{}\nadmin on http://{admin_address}\n", gateway.address()))?;

@@ -4,6 +4,7 @@
 //! before: the effect and its mark are committed then. The loop that does so over an inbox is not here yet. *Out.* A relay takes messages from the outbox and gives each to
 //! the [`Sink`] of its destination. A broker's crate is one or both of these and knows nothing of stores.
 
+mod acts;
 pub mod lanes;
 pub mod limits;
 mod receive;
@@ -11,6 +12,7 @@ mod relay;
 mod sink;
 pub mod wire;
 
+pub use acts::{ActError, ActOnOutgoing, Acted, Incoming, MessageStore, Messages, Outgoing, Which};
 pub use lanes::{Delivery, Lanes, Order};
 pub use onefold_core::Message;
 pub use onefold_store::IfLost;

@@ -39,7 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("broker-nats", &["messages", "core"]),
     ("http", &["core", "canon"]),
     ("gateway", &["engine", "http", "core", "canon"]),
-    ("api", &["engine", "http", "config", "store", "core"]),
+    ("api", &["engine", "messages", "http", "config", "store", "core"]),
     ("config", &["webhooks", "core", "canon"]),
     ("onefold", &["engine", "messages", "store", "store-sqlite", "store-postgres", "core", "canon"]),
     ("axum", &["onefold", "engine", "http", "core", "canon"]),
