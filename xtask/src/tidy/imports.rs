@@ -18,6 +18,7 @@ const LIBRARIES: &[&str] = &[
     "engine",
     "messages",
     "webhooks",
+    "broker-nats",
     "http",
     "gateway",
     "api",
