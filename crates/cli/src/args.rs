@@ -72,6 +72,10 @@ pub(crate) enum Command {
     Call(Call),
     /// Protect an HTTP service: a reverse proxy that lets a retried request have one effect
     Serve(Serve),
+    /// Send the messages of the outbox to the destinations of the settings, until SIGTERM or SIGINT
+    ///
+    /// Any number of relays may run over one store.
+    Relay,
     /// Look at operations, and settle those whose outcome is unknown
     #[command(subcommand)]
     Operations(Operations),
