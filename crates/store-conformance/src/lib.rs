@@ -13,8 +13,8 @@ mod messages;
 
 pub use fixture::{Fixture, Made, clock};
 pub use library::{Business, Library, Script};
-pub use messages::{Handler, Messages, Shop};
 pub use memory::{BusinessRows, MemoryStore, MemoryWork};
+pub use messages::{Handler, Messages, Shop};
 
 /// Makes one test of each behaviour, on empty stores that `make` makes: an `async fn(Arc<ManualClock>) -> Option<Made>`
 /// whose store lives by the clock; `None` says that there is no such store here, and the test is skipped.

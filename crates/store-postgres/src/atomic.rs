@@ -128,9 +128,14 @@ fn beginning(id: OperationId) -> String {
 
 /// The same, for a transaction that is begun so.
 pub(crate) fn begin_with(begin: &str, id: OperationId) -> String {
+    format!("{begin}; {}", locking(id))
+}
+
+/// The statements that take the lock in a transaction that is begun.
+pub(crate) fn locking(id: OperationId) -> String {
     let (lock, wait_ms) = (lock(id), LOCK_WAIT_MAX.as_millis());
     format!(
-        "{begin}; SET LOCAL lock_timeout = {wait_ms}; SELECT pg_advisory_xact_lock({lock});
+        "SET LOCAL lock_timeout = {wait_ms}; SELECT pg_advisory_xact_lock({lock});
         SET LOCAL lock_timeout = DEFAULT"
     )
 }
@@ -168,7 +173,13 @@ impl Finished {
         }
     }
 
-    fn committed(self, now: StoreTime, attempt: u32, expires_at: Option<StoreTime>, store: &PostgresStore) -> Atomically {
+    fn committed(
+        self,
+        now: StoreTime,
+        attempt: u32,
+        expires_at: Option<StoreTime>,
+        store: &PostgresStore,
+    ) -> Atomically {
         let Finished { finish, kept, resource, made_messages, .. } = self;
         if made_messages && finish == Finish::Succeeded {
             store.hints().give();

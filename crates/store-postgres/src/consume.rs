@@ -1,8 +1,8 @@
 //! A handler's writes and the mark of its message in one transaction.
 //!
 //! The handler runs at the isolation of the database's transactions. Above READ COMMITTED a transaction has its snapshot
-//! before it has waited for a lock; so the message's lock is never waited for in it: whoever does not get it at once waits
-//! in another transaction and begins anew.
+//! before it has waited for a lock; so there the message's lock is not waited for in it: whoever does not get it at once
+//! waits in another transaction, looks whether the message is done, and begins anew where it is not.
 
 use async_trait::async_trait;
 use onefold_core::{InboxState, OperationId};
@@ -10,16 +10,19 @@ use onefold_store::{Atomically, ConsumeStore, Consumed, Finish, Mark, StoreError
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::PostgresWork;
-use crate::atomic::{LOCK_WAIT_MAX, Stopped, bounded, closure, lock};
+use crate::atomic::{LOCK_WAIT_MAX, Stopped, begun, bounded, closure, lock, locking};
 use crate::error::Failed;
 use crate::held::Held;
 use crate::inbox::{self, MarkWork};
 use crate::inbox_row::{self, Standing};
-use crate::row::get;
+use crate::row::{get, unreadable};
+use crate::server::pause;
 use crate::store::PostgresStore;
 use crate::tx::About;
 
-pub(crate) const TRY_LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
+/// Whether the lock is ours, and whether later statements of the transaction see what is committed meanwhile.
+pub(crate) const TRY_LOCK: &str =
+    "SELECT pg_try_advisory_xact_lock($1), current_setting('transaction_isolation') = 'read committed'";
 
 /// How often a message whose lock was waited for may be another's again before its handler gives way.
 const TURNS_MAX: u32 = 20;
@@ -38,11 +41,10 @@ async fn consume(
     store: &PostgresStore,
 ) -> Result<Consumed, Stopped> {
     let id = mark.mark.id;
-    let (held, mut standing) = enter(id, store).await?;
-    if let Some(consumed) = mark.judge(&standing) {
-        held.roll_back().await;
-        return Ok(consumed);
-    }
+    let (held, mut standing) = match enter(mark, store).await? {
+        Ok(entered) => entered,
+        Err(consumed) => return Ok(consumed),
+    };
     let (mut held, finished) = closure(held, id, About::Message, standing.now, work, store).await?;
     let state = match finished.finish {
         Finish::Succeeded => InboxState::Processed,
@@ -68,48 +70,72 @@ async fn consume(
     Ok(Consumed::Done { now, state })
 }
 
-/// Begins the handler's transaction with the lock of the message.
-async fn enter(id: OperationId, store: &PostgresStore) -> Result<(Held, Standing), Stopped> {
-    for _ in 0..TURNS_MAX {
-        if let Some(entered) = try_enter(id, store).await? {
-            return Ok(entered);
+type Entered = (Held, Standing);
+
+/// Begins the handler's transaction with the lock of the message; `Err`: what keeps it from being handled.
+async fn enter(mark: &MarkWork, store: &PostgresStore) -> Result<Result<Entered, Consumed>, Stopped> {
+    let id = mark.mark.id;
+    for turn in 0..TURNS_MAX {
+        let (held, standing, ours) = match try_enter(id, store).await? {
+            Some((held, standing)) => (held, standing, true),
+            None => {
+                let (held, standing) = inbox::enter(id, store).await?;
+                (held, standing, false)
+            }
+        };
+        if let Some(consumed) = mark.judge(&standing) {
+            held.roll_back().await;
+            return Ok(Err(consumed));
         }
-        let (held, _) = inbox::enter(id, store).await?;
+        if ours {
+            return Ok(Ok((held, standing)));
+        }
         held.roll_back().await;
+        pause(turn).await;
     }
     Err(Stopped::contended(format!("others hold the message, for {LOCK_WAIT_MAX:?} at a time")))
 }
 
-async fn try_enter(id: OperationId, store: &PostgresStore) -> Result<Option<(Held, Standing)>, Stopped> {
+/// `None`: the lock is another's, and to wait for it in this transaction would be to no avail.
+async fn try_enter(id: OperationId, store: &PostgresStore) -> Result<Option<Entered>, Stopped> {
     let held = Held::new(store.server().connection().await?);
     let number = lock(id);
     let lock: [(&(dyn ToSql + Sync), Type); 1] = [(&number, Type::INT8)];
     let params: [(&(dyn ToSql + Sync), Type); 2] =
         [(&store.server().now(), Type::INT8), (&id.as_bytes().as_slice(), Type::BYTEA)];
     let asked = bounded(async {
-        let (open, locked, rows) = tokio::join!(biased;
+        let (open, tried, rows) = tokio::join!(biased;
             held.batch_execute("BEGIN"),
             held.query_typed(TRY_LOCK, &lock),
             held.query_typed(inbox_row::OF, &params)
         );
-        let answered = open.and(locked).and_then(|locked| Ok((locked, rows?)));
-        answered.map_err(|error| Failed::of(&error))
+        let (tried, rows) =
+            open.and(tried).and_then(|tried| Ok((tried, rows?))).map_err(|e| Failed::of(&e))?;
+        let tried = tried.first().ok_or_else(|| unreadable("no answer"))?;
+        if get(tried, 0)? {
+            return Ok(Some(rows));
+        }
+        if !get::<bool>(tried, 1)? {
+            return Ok(None);
+        }
+        let wait = locking(id);
+        let (waited, rows) =
+            tokio::join!(biased; held.batch_execute(&wait), held.query_typed(inbox_row::OF, &params));
+        waited.and(rows).map(Some).map_err(|error| begun(&error))
     });
-    let (locked, rows) = match asked.await {
-        Ok(answered) => answered,
+    match asked.await {
+        Ok(Some(rows)) => Ok(Some((held, Standing::of(&rows)?))),
+        Ok(None) => {
+            held.roll_back().await;
+            Ok(None)
+        }
         Err(failed) => {
             if !failed.ends_connection() {
                 held.roll_back().await;
             }
-            return Err(failed.into());
+            Err(failed.into())
         }
-    };
-    let ours = locked.first().map(|row| get::<bool>(row, 0)).transpose()?;
-    if ours == Some(true) {
-        return Ok(Some((held, Standing::of(&rows)?)));
     }
-    held.roll_back().await;
-    Ok(None)
 }
 
 impl Stopped {

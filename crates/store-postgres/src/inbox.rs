@@ -137,8 +137,7 @@ impl MarkWork {
                 }
                 Committing::Exists => {
                     held.roll_back().await;
-                    let Standing { now, entries, .. } =
-                        inbox_row::standing(mark.id, store.server()).await?;
+                    let Standing { now, entries, .. } = inbox_row::standing(mark.id, store.server()).await?;
                     return Ok(Err(Consumed::Found { now, entries }));
                 }
                 Committing::Undone(stopped) => {
@@ -156,11 +155,7 @@ impl MarkWork {
     }
 
     /// What became of a transaction whose commit was not answered. The lock says that the server has ended it.
-    async fn fate(
-        &self,
-        why: String,
-        store: &PostgresStore,
-    ) -> Result<Result<StoreTime, Consumed>, Stopped> {
+    async fn fate(&self, why: String, store: &PostgresStore) -> Result<Result<StoreTime, Consumed>, Stopped> {
         tracing::debug!(%why, "the answer to a commit was lost; the mark is looked for");
         let entered = enter(self.mark.id, store).await;
         let (held, standing) = entered.map_err(|failed| {
@@ -241,11 +236,7 @@ async fn accept_once(
             Some(versioned) => is_newer(&mark.mark, versioned, &held, store).await?,
             None => true,
         };
-        if newer {
-            outgoing::put(messages, Some(mark.mark.id), &within).await.map(Some)
-        } else {
-            Ok(None)
-        }
+        if newer { outgoing::put(messages, Some(mark.mark.id), &within).await.map(Some) } else { Ok(None) }
     });
     let made = match made.await {
         Ok(made) => made,
@@ -323,7 +314,9 @@ async fn fail_once(
     let (held, Standing { mut entries, .. }) = enter(mark.mark.id, store).await?;
     if mark.is_barred_by(&entries) {
         held.roll_back().await;
-        return entries.pop().ok_or_else(|| StoreError::Refused("an entry is there and is not".into()).into());
+        return entries
+            .pop()
+            .ok_or_else(|| StoreError::Refused("an entry is there and is not".into()).into());
     }
     let failures = mark.failures(&entries).saturating_add(1);
     let parked = park_after.is_some_and(|after| failures >= after);

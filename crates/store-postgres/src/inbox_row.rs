@@ -25,8 +25,7 @@ macro_rules! entries {
 }
 
 /// Every entry, and a row with the time where there is none.
-pub(crate) const OF: &str =
-    entries!("LEFT JOIN onefold.inbox i ON i.id = $2", " ORDER BY i.round");
+pub(crate) const OF: &str = entries!("LEFT JOIN onefold.inbox i ON i.id = $2", " ORDER BY i.round");
 pub(crate) const ALL: &str = entries!(
     "CROSS JOIN onefold.inbox i",
     " WHERE i.place > $2 AND ($3::smallint IS NULL OR i.state = $3)
@@ -42,7 +41,8 @@ pub(crate) const NOT_DONE: &str = entries!(
         AND ($6::bytea IS NULL OR i.handler = $6) AND ($7::bytea IS NULL OR i.message = $7)
         AND (NOT $8::boolean OR i.conflicts > 0) ORDER BY i.place LIMIT $9"
 );
-pub(crate) const KEPT: &str = "SELECT kept FROM onefold.inbox WHERE id = $1 AND round = $2 AND kept IS NOT NULL";
+pub(crate) const KEPT: &str =
+    "SELECT kept FROM onefold.inbox WHERE id = $1 AND round = $2 AND kept IS NOT NULL";
 pub(crate) const SURVEY: &str = concat!(
     "SELECT c.now, i.state, count(*), min(i.ended_at) FROM onefold.inbox i CROSS JOIN (",
     clock!(),

@@ -10,9 +10,9 @@ use onefold_core::{ActKind, OutboxState};
 use onefold_store::{IfLost, Redrive, Redriving, Sent, Settlement, StoreError, Take};
 use tokio_postgres::types::Type;
 
+use crate::batch;
 use crate::low_water::Look;
 use crate::outbox_row::{RawTaken, state_number};
-use crate::batch;
 use crate::row::{clock, count, duration_ms, get};
 use crate::server::{self, Server};
 use crate::{PostgresStore, acts};
@@ -92,8 +92,7 @@ async fn take_once(
 /// Ends sendings, in one commit.
 pub(crate) async fn settle(settlements: &[Settlement], server: &Server) -> Result<Vec<bool>, StoreError> {
     let ids: Vec<&[u8]> = settlements.iter().map(|one| one.id.as_str().as_bytes()).collect();
-    let attempts: Vec<i32> =
-        settlements.iter().map(|one| i32::try_from(one.attempt).unwrap_or(-1)).collect();
+    let attempts: Vec<i32> = settlements.iter().map(|one| i32::try_from(one.attempt).unwrap_or(-1)).collect();
     let (mut states, mut after, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     let mut reasons: Vec<Option<&[u8]>> = Vec::new();
     for settlement in settlements {
@@ -154,11 +153,8 @@ pub(crate) async fn sweep(keep: Duration, limit: u32, server: &Server) -> Result
         if step == 0 {
             return Ok(swept);
         }
-        let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] = [
-            (&server.now(), Type::INT8),
-            (&duration_ms(keep), Type::INT8),
-            (&i64::from(step), Type::INT8),
-        ];
+        let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+            [(&server.now(), Type::INT8), (&duration_ms(keep), Type::INT8), (&i64::from(step), Type::INT8)];
         let rows = server.ask(SWEEP, &params, server::IfLost::GiveUp).await?;
         let done = rows.first().map(|row| get::<i64>(row, 0)).transpose()?.map_or(0, count);
         if done == 0 {

@@ -16,7 +16,8 @@ use crate::row::get;
 use crate::server::IfLost;
 
 /// For each message, in the order of the arrays: whether it is new.
-pub(crate) const PUT: &str = "SELECT onefold.outbox_put($1, i.lock, i.id, i.destination, i.address, i.ordering_key, i.form, $2)
+pub(crate) const PUT: &str =
+    "SELECT onefold.outbox_put($1, i.lock, i.id, i.destination, i.address, i.ordering_key, i.form, $2)
     FROM unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
     WITH ORDINALITY AS i (lock, id, destination, address, ordering_key, form, n) ORDER BY i.n";
 

@@ -9,8 +9,10 @@ use crate::outbox_row::words;
 use crate::row::{attempt, clock, get, text, unreadable};
 use crate::server::{IfLost, Server};
 
-pub(crate) const GRANT: &str = "SELECT given, at FROM onefold.permit_grant($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-pub(crate) const OF: &str = "SELECT number, consumer, source, damaged, handler, message, who, reason, granted_at,
+pub(crate) const GRANT: &str =
+    "SELECT given, at FROM onefold.permit_grant($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+pub(crate) const OF: &str =
+    "SELECT number, consumer, source, damaged, handler, message, who, reason, granted_at,
         revoked_at, revoked_by, revoked_reason
     FROM onefold.permits WHERE $1::bytea IS NULL OR consumer = $1 ORDER BY number";
 pub(crate) const REVOKE: &str = concat!(
@@ -67,7 +69,9 @@ pub(crate) async fn revoke(
 fn permit(row: &Row) -> Result<Permit, StoreError> {
     let message = words(row, 5)?.map(Key::new).transpose().map_err(unreadable)?;
     let revoked = match get::<Option<i64>>(row, 9)? {
-        Some(at) => Some(Revoked { at: StoreTime(at), who: text(get(row, 10)?)?, reason: text(get(row, 11)?)? }),
+        Some(at) => {
+            Some(Revoked { at: StoreTime(at), who: text(get(row, 10)?)?, reason: text(get(row, 11)?)? })
+        }
         None => None,
     };
     Ok(Permit {

@@ -6,8 +6,8 @@
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, FingerprintBuilder, IdentityKey, Kept, OperationId};
 use onefold_store::{
-    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, Finding, FinishedStep, Gravity,
-    Hints, Inventory, OperationStore, Page, ProbeTurn, Query, Read, Sealer, Step, StepPut, StepStore, StoreError,
+    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, Finding, FinishedStep, Gravity, Hints,
+    Inventory, OperationStore, Page, ProbeTurn, Query, Read, Sealer, Step, StepPut, StepStore, StoreError,
     Survey, Swept, TakeProbes,
 };
 use std::sync::Arc;

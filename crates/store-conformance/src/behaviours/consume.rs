@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_core::{Delivery, InboxState, Kept};
-use onefold_store::{
-    Atomically, ConsumeStore, Consumed, Ended, Entry, Finish, IfLost, OutboxStore, Sent,
-};
+use onefold_store::{Atomically, ConsumeStore, Consumed, Ended, Entry, Finish, IfLost, OutboxStore, Sent};
 
 use crate::fixture::claim_under;
 use crate::messages::{DAY, Handler, Messages, is_processed, message};
@@ -61,7 +59,9 @@ pub async fn handler_that_ends_otherwise_leaves_neither_effect_nor_message<S: Co
 }
 
 /// A handler that succeeds after failures leaves one entry.
-pub async fn message_that_failed_is_handled_and_its_failures_stay<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
+pub async fn message_that_failed_is_handled_and_its_failures_stay<S: ConsumeStore + OutboxStore>(
+    m: Messages<S>,
+) {
     let mark = m.mark("evt-1", 0, "41");
     m.fail(&mark, 9).await;
     assert!(is_processed(&m.consume(&mark, &succeeds().row("points")).await));
@@ -73,7 +73,9 @@ pub async fn message_that_failed_is_handled_and_its_failures_stay<S: ConsumeStor
 }
 
 /// Its dead letter may be sent again.
-pub async fn message_of_a_handler_keeps_the_mark_until_it_is_done<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
+pub async fn message_of_a_handler_keeps_the_mark_until_it_is_done<S: ConsumeStore + OutboxStore>(
+    m: Messages<S>,
+) {
     let handler = succeeds().message(message("m-1", None));
     let mut hint = m.store.hint();
     assert!(is_processed(&m.consume(&m.mark("evt-1", 0, "41"), &handler).await));
@@ -87,7 +89,9 @@ pub async fn message_of_a_handler_keeps_the_mark_until_it_is_done<S: ConsumeStor
 }
 
 /// Also once the message is forgotten.
-pub async fn two_events_that_ask_for_one_effect_make_one_message<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
+pub async fn two_events_that_ask_for_one_effect_make_one_message<S: ConsumeStore + OutboxStore>(
+    m: Messages<S>,
+) {
     for (event, made) in [("evt-1", true), ("evt-2", false), ("evt-3", false)] {
         if event == "evt-3" {
             let taken = m.take(IfLost::SendAgain).await;
@@ -104,7 +108,9 @@ pub async fn two_events_that_ask_for_one_effect_make_one_message<S: ConsumeStore
 }
 
 /// In the order in which they are made.
-pub async fn messages_of_handlers_keep_the_order_of_their_commits<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
+pub async fn messages_of_handlers_keep_the_order_of_their_commits<S: ConsumeStore + OutboxStore>(
+    m: Messages<S>,
+) {
     for n in 0..6 {
         let handler = succeeds().message(message(&format!("m-{n}"), Some("a")));
         assert!(is_processed(&m.consume(&m.mark(&format!("evt-{n}"), 0, "41"), &handler).await));
@@ -116,7 +122,9 @@ pub async fn messages_of_handlers_keep_the_order_of_their_commits<S: ConsumeStor
 }
 
 /// With the record of the operation.
-pub async fn message_of_atomic_mode_goes_with_the_rollback_and_stays_with_the_commit<S: ConsumeStore + OutboxStore>(
+pub async fn message_of_atomic_mode_goes_with_the_rollback_and_stays_with_the_commit<
+    S: ConsumeStore + OutboxStore,
+>(
     m: Messages<S>,
 ) {
     let run = async |end: fn() -> Ended| {

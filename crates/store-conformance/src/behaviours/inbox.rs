@@ -7,7 +7,8 @@ use std::time::Duration;
 use onefold_core::contract::Retention;
 use onefold_core::{ActKind, Delivery, InboxState, OutboxState};
 use onefold_store::{
-    ConsumeStore, Consumed, DeliveryCounts, IfLost, InboxQuery, KeptMessage, Mark, NewPermit, OutboxStore, Sent,
+    ConsumeStore, Consumed, DeliveryCounts, IfLost, InboxQuery, KeptMessage, Mark, NewPermit, OutboxStore,
+    Sent,
 };
 
 use crate::fixture::{START, fingerprint};
@@ -94,7 +95,10 @@ pub async fn failures_count_up_to_the_dead_list_and_a_redrive_counts_once<S: Con
     let other = Mark { fingerprint: fingerprint("b"), ..mark.clone() };
     assert_eq!(m.fail(&other, 2).await.failures, 1, "of something else");
     let parked = m.fail(&mark, 2).await;
-    assert_eq!((parked.state, parked.failures, parked.reason.as_deref()), (InboxState::Parked, 2, Some("busy")));
+    assert_eq!(
+        (parked.state, parked.failures, parked.reason.as_deref()),
+        (InboxState::Parked, 2, Some("busy"))
+    );
     assert_eq!(m.fail(&mark, 2).await.failures, 2, "a dead letter stays as it is");
     assert_eq!(m.judge(&mark).await, Delivery::Parked);
     assert!(matches!(m.accept(&mark, &["m-1"]).await, Consumed::Found { .. }));
@@ -138,7 +142,9 @@ pub async fn permit_lets_each_message_through_once<S: ConsumeStore + OutboxStore
 }
 
 /// A message does not supersede itself in a later round.
-pub async fn older_and_equal_versions_of_others_are_superseded_and_lost_to_nobody<S: ConsumeStore + OutboxStore>(
+pub async fn older_and_equal_versions_of_others_are_superseded_and_lost_to_nobody<
+    S: ConsumeStore + OutboxStore,
+>(
     m: Messages<S>,
 ) {
     let accept = async |event: &str, round, version, message: &str| {
@@ -209,7 +215,9 @@ pub async fn mark_of_a_later_round_stays_no_shorter_than_the_first<S: ConsumeSto
 }
 
 /// Whatever has been forgotten.
-pub async fn mark_of_a_later_round_stands_in_the_way_of_a_round_that_is_forgotten<S: ConsumeStore + OutboxStore>(
+pub async fn mark_of_a_later_round_stands_in_the_way_of_a_round_that_is_forgotten<
+    S: ConsumeStore + OutboxStore,
+>(
     m: Messages<S>,
 ) {
     let first = m.mark("evt-1", 0, "41");

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_core::{ActKind, OutboxState};
-use onefold_store::{
-    ConsumeStore, Hint, IfLost, OutboxQuery, OutboxStore, Redrive, Sent, Settlement, Take,
-};
+use onefold_store::{ConsumeStore, Hint, IfLost, OutboxQuery, OutboxStore, Redrive, Sent, Settlement, Take};
 
 use crate::messages::{Messages, SENDING, key, message};
 
@@ -28,7 +26,9 @@ pub async fn message_is_given_to_one_and_comes_back_as_it_was<S: ConsumeStore + 
 }
 
 /// The number of the attempt is the fence.
-pub async fn lost_sending_is_sent_again_and_the_late_settlement_changes_nothing<S: ConsumeStore + OutboxStore>(
+pub async fn lost_sending_is_sent_again_and_the_late_settlement_changes_nothing<
+    S: ConsumeStore + OutboxStore,
+>(
     m: Messages<S>,
 ) {
     m.enqueue(&[message("m-1", None)]).await;
@@ -92,7 +92,8 @@ pub async fn messages_of_one_key_leave_in_their_order<S: ConsumeStore + OutboxSt
     m: Messages<S>,
 ) {
     let m = Arc::new(m);
-    let all: Vec<_> = (0..40).map(|n| message(&format!("m-{n:02}"), Some(if n % 4 == 0 { "a" } else { "b" }))).collect();
+    let all: Vec<_> =
+        (0..40).map(|n| message(&format!("m-{n:02}"), Some(if n % 4 == 0 { "a" } else { "b" }))).collect();
     m.enqueue(&all[..20]).await;
     m.enqueue(&all[20..]).await;
     let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
@@ -213,7 +214,11 @@ pub async fn pages_surveys_and_the_sweep_see_what_stands<S: ConsumeStore + Outbo
     assert!(list(old.clone()).await.entries.is_empty());
     m.clock.pass(SENDING);
     assert_eq!(list(old).await.entries.len(), 3);
-    assert_eq!(m.store.sweep_outbox(SENDING, 100).await.expect("the store works"), 1, "what is done, and nothing else");
+    assert_eq!(
+        m.store.sweep_outbox(SENDING, 100).await.expect("the store works"),
+        1,
+        "what is done, and nothing else"
+    );
     assert!(!m.is_made("m-1").await);
 }
 
