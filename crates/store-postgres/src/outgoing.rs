@@ -12,7 +12,7 @@ use onefold_store::codec::{encode_message, message_length};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Ask;
-use crate::row::get;
+use crate::row::{clock, get};
 use crate::server::IfLost;
 
 /// For each message, in the order of the arrays: whether it is new.
@@ -20,6 +20,15 @@ pub(crate) const PUT: &str =
     "SELECT onefold.outbox_put($1, i.lock, i.id, i.destination, i.address, i.ordering_key, i.form, $2)
     FROM unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
     WITH ORDINALITY AS i (lock, id, destination, address, ordering_key, form, n) ORDER BY i.n";
+
+/// A row: the effect is the first of its kind.
+pub(crate) const EFFECT: &str = concat!(
+    "INSERT INTO onefold.effects (key, operation, at) SELECT $2, $3, c.now FROM (",
+    clock!(),
+    ") c ON CONFLICT (key) DO NOTHING RETURNING at"
+);
+/// The effect was noted in this transaction, and its message was there before.
+pub(crate) const FORGET_EFFECT: &str = "DELETE FROM onefold.effects WHERE key = $1";
 
 /// A message with its content sealed.
 pub(crate) struct Outgoing {
@@ -72,6 +81,26 @@ pub(crate) async fn put<A: Ask>(
         new += u64::from(get::<bool>(row, 0)?);
     }
     Ok(new)
+}
+
+/// Makes the one message of an effect in this transaction, which `by` asked for; false: the effect happened before.
+pub(crate) async fn put_once<A: Ask>(
+    effect: &str,
+    by: OperationId,
+    message: Outgoing,
+    ask: &A,
+) -> Result<bool, A::Error> {
+    let (now, key) = (ask.now(), effect.as_bytes());
+    let noted: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&now, Type::INT8), (&key, Type::BYTEA), (&by.as_bytes().as_slice(), Type::BYTEA)];
+    if ask.ask(EFFECT, &noted, IfLost::GiveUp).await?.is_empty() {
+        return Ok(false);
+    }
+    let made = put(vec![message], None, ask).await? > 0;
+    if !made {
+        ask.ask(FORGET_EFFECT, &[(&key, Type::BYTEA)], IfLost::GiveUp).await?;
+    }
+    Ok(made)
 }
 
 /// Messages, column by column.

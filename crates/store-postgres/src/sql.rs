@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 58] = [
+const STATEMENTS: [(&str, &str); 59] = [
     ("enter", new::ENTER),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
@@ -69,7 +69,8 @@ const STATEMENTS: [(&str, &str); 58] = [
     ("grant", permits::GRANT),
     ("permits", permits::OF),
     ("revoke", permits::REVOKE),
-    ("forget effect", tx::FORGET_EFFECT),
+    ("forget effect", outgoing::FORGET_EFFECT),
+    ("note effect", outgoing::EFFECT),
 ];
 /// These are asked rarely, and walk over all records.
 const WALKS: [&str; 2] = ["by state", "key in use"];

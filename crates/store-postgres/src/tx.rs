@@ -30,9 +30,6 @@ pub(crate) const VERSION: &str = "SELECT version FROM onefold.projections WHERE 
 pub(crate) const SUPERSEDED: &str = "INSERT INTO onefold.superseded (entity, version, operation, at)
     VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
 
-/// The effect was noted in this transaction, and its message was there before.
-pub(crate) const FORGET_EFFECT: &str = "DELETE FROM onefold.effects WHERE key = $1";
-
 /// What a closure runs for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
@@ -191,7 +188,7 @@ impl PostgresTx {
         }
         let made = self.enqueue(&message).await?;
         if !made {
-            self.execute(FORGET_EFFECT, &[&effect.as_bytes()]).await?;
+            self.execute(outgoing::FORGET_EFFECT, &[&effect.as_bytes()]).await?;
         }
         Ok(made)
     }
