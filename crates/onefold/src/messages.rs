@@ -1,8 +1,9 @@
 //! Messages on their way out: written in the transaction of the business, sent afterwards by a relay
 //! (`docs/messages.md`).
 //!
-//! A closure of atomic mode on SQLite writes them with [`SqliteTx::enqueue`](crate::SqliteTx::enqueue), or one for each
-//! effect with [`enqueue_once`](crate::SqliteTx::enqueue_once). [`Onefold::relay`] starts what sends them, each to the
+//! A closure of atomic mode writes them with [`SqliteTx::enqueue`](crate::SqliteTx::enqueue), or one for each effect with
+//! [`enqueue_once`](crate::SqliteTx::enqueue_once); on PostgreSQL (feature `postgres`) `PostgresTx` has the same two, and
+//! `Onefold::enqueue` writes them in a transaction of the caller's. [`Onefold::relay`] starts what sends them, each to the
 //! [`Sink`] of its destination, always under one id.
 
 use std::sync::Arc;

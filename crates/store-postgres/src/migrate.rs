@@ -12,8 +12,11 @@ use crate::error::Failed;
 use crate::server::Server;
 
 /// The migrations, in order; the first makes schema 1.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("../migrations/0001_operations.sql"), include_str!("../migrations/0002_library.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../migrations/0001_operations.sql"),
+    include_str!("../migrations/0002_library.sql"),
+    include_str!("../migrations/0003_messages.sql"),
+];
 
 /// The schema of this release.
 pub(crate) const LATEST: u32 = MIGRATIONS.len() as u32;

@@ -14,6 +14,7 @@ use crate::held::Held;
 use crate::row::{self, duration_ms, get, on_stale_number, retention_ms, state_number};
 use crate::server::IfLost;
 use crate::store::PostgresStore;
+use crate::tx::About;
 
 /// Shards in which the scopes of atomic operations are counted: whoever counts holds a row until its commit.
 const SHARDS: i16 = 64;
@@ -39,7 +40,7 @@ pub(crate) async fn run(
     let claim = ClaimWork::new(claim, |scope| store.bucket(scope), shard);
     let id = claim.claim.id;
     let (held, now, blind_until) = enter(&claim, store).await?;
-    let (held, finished) = match (closure(held, id, now, work, store).await, blind_until) {
+    let (held, finished) = match (closure(held, id, About::Operation, now, work, store).await, blind_until) {
         (Ok(finished), _) => finished,
         (Err(Stopped::Undone(ended)), Some(until)) => return undone(id, *ended, until, store).await,
         (Err(stopped), _) => return Err(stopped),
@@ -152,7 +153,7 @@ async fn commit(
         Ok(tokio::join!(biased; held.query_typed(FINISH, &params), held.batch_execute("COMMIT")))
     });
     let lost = match asked.await {
-        Ok((written, committed)) => match committing(&written, &committed) {
+        Ok((written, committed)) => match committing("operations", &written, &committed) {
             Committing::Done => {
                 held.give_back();
                 let rows = written.map_err(|error| Failed::of(&error))?;
@@ -162,7 +163,7 @@ async fn commit(
                 let now: i64 = get(row, 0)?;
                 let expires_at =
                     retention_ms(promise).map(|retention| StoreTime(now.saturating_add(retention)));
-                return Ok(finished.committed(StoreTime(now), 1, expires_at));
+                return Ok(finished.committed(StoreTime(now), 1, expires_at, store));
             }
             Committing::Exists => {
                 held.roll_back().await;

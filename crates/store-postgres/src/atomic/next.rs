@@ -15,6 +15,7 @@ use crate::error::Failed;
 use crate::guest::any_shard;
 use crate::held::Held;
 use crate::store::PostgresStore;
+use crate::tx::About;
 
 /// Between the beginning and the closure's writes.
 const MARK: &str = "SAVEPOINT onefold";
@@ -60,7 +61,7 @@ pub(crate) async fn run(
             return Err(Stopped::ended(Atomically::Found(Box::new(read))));
         }
     };
-    let (held, finished) = closure(held, id, now, work, store).await?;
+    let (held, finished) = closure(held, id, About::Operation, now, work, store).await?;
     if finished.finish == Finish::Rejected {
         bounded(async { held.batch_execute(UNDO).await.map_err(|error| Failed::of(&error)) }).await?;
     }
@@ -93,10 +94,10 @@ async fn commit(
     };
     let asked = bounded(async { Ok(held.batch_execute("COMMIT").await) });
     let lost = match asked.await {
-        Ok(committed) => match committing(&Ok(()), &committed) {
+        Ok(committed) => match committing("operations", &Ok(()), &committed) {
             Committing::Done => {
                 held.give_back();
-                return Ok(finished.committed(now, attempt, expires_at));
+                return Ok(finished.committed(now, attempt, expires_at, store));
             }
             Committing::Undone(stopped) => {
                 held.roll_back().await;
