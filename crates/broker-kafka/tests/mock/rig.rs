@@ -32,8 +32,8 @@ pub fn mock(partitions: i32) -> Mock {
 pub fn config(mock: &Mock) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", mock.bootstrap_servers());
-    // So that one that was killed is missed soon.
-    config.set("session.timeout.ms", "2000").set("heartbeat.interval.ms", "300");
+    // The mock waits 3 s for more members before it shares out, and forgets those whose session ends meanwhile.
+    config.set("session.timeout.ms", "6000").set("heartbeat.interval.ms", "500");
     config
 }
 
