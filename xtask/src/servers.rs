@@ -48,6 +48,13 @@ const SERVERS: &[Server] = &[
         versions: None,
         package: "nats-server",
     },
+    Server {
+        name: "RabbitMQ",
+        variable: "ONEFOLD_RABBITMQ_URL",
+        program: "rabbitmq-server",
+        versions: None,
+        package: "rabbitmq-server",
+    },
 ];
 
 /// Where a server comes from.

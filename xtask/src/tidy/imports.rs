@@ -38,6 +38,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("messages", &["engine", "store", "core"]),
     ("webhooks", &["core"]),
     ("broker-nats", &["messages", "core"]),
+    ("broker-rabbitmq", &["messages", "core"]),
+    ("broker-kafka", &["messages", "core"]),
     ("http", &["core", "canon"]),
     ("gateway", &["engine", "http", "core", "canon"]),
     ("api", &["engine", "messages", "http", "config", "store", "core"]),
