@@ -8,6 +8,7 @@ pub mod answer;
 pub mod binary;
 pub mod client;
 pub mod directory;
+pub mod expired;
 pub mod gate;
 pub mod gateway;
 pub mod h2_client;
