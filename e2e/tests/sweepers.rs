@@ -41,7 +41,7 @@ async fn b132_sweepers_of_many_gateways_do_not_disturb_each_other(store: &Store)
     let mut gateways = twins(setup, 4).await;
     let mut orders = 0;
     wait::until_within(SWEPT_WITHIN, "everything is swept", async || {
-        let due = expired::count(store.url()).await.due;
+        let due = expired::due(store.url()).await;
         if due < u64::from(EXPIRED) && gateways.len() == 4 {
             lose_a_sweeper(store, &mut gateways).await;
         }

@@ -23,6 +23,7 @@ pub mod reply;
 pub mod request;
 pub mod setup;
 pub mod skipped;
+pub mod sql;
 pub mod store;
 pub mod upstream;
 pub mod wait;
