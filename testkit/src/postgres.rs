@@ -371,7 +371,7 @@ impl Database {
     /// # Panics
     /// When the server refuses.
     pub async fn execute(&self, sql: &str) {
-        run(&self.url(), sql).await;
+        execute_at(&self.url(), sql).await;
     }
 
     /// The first column of the first row, as text.
@@ -379,7 +379,7 @@ impl Database {
     /// # Panics
     /// When the server refuses, or has no row.
     pub async fn ask(&self, sql: &str) -> String {
-        first(rows(&self.url(), sql).await).expect("a row")
+        ask_at(&self.url(), sql).await
     }
 }
 
@@ -398,6 +398,22 @@ impl Drop for Database {
         // A server that the test has killed has no database to drop.
         let _ = dropped.join();
     }
+}
+
+/// Carries out SQL in the database of this address.
+///
+/// # Panics
+/// When the server refuses.
+pub async fn execute_at(url: &str, sql: &str) {
+    run(url, sql).await;
+}
+
+/// The first column of the first row in the database of this address, as text.
+///
+/// # Panics
+/// When the server refuses, or has no row.
+pub async fn ask_at(url: &str, sql: &str) -> String {
+    first(rows(url, sql).await).expect("a row")
 }
 
 /// The first column of the first row.
