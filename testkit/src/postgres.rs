@@ -316,32 +316,17 @@ impl Database {
     /// # Panics
     /// When the server makes none.
     pub async fn create_in(server: &str, isolation: Isolation) -> Database {
-        let database = Database::of_template(server, "template0").await;
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("onefold_test_{}_{number}", std::process::id());
+        run(server, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+        run(server, &format!("CREATE DATABASE {name} TEMPLATE template0")).await;
         let level = match isolation {
             Isolation::ReadCommitted => "read committed",
             Isolation::RepeatableRead => "repeatable read",
             Isolation::Serializable => "serializable",
         };
-        let set = format!("ALTER DATABASE {} SET default_transaction_isolation = '{level}'", database.name);
-        run(server, &set).await;
-        database
-    }
-
-    /// Another database with the same content, at the server's own isolation. Nobody may be connected to this one: sessions
-    /// that are about to end are waited for.
-    ///
-    /// # Panics
-    /// When the server makes none.
-    pub async fn copy(&self) -> Database {
-        Database::of_template(&self.server, &self.name).await
-    }
-
-    async fn of_template(server: &str, template: &str) -> Database {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("onefold_test_{}_{number}", std::process::id());
-        run(server, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
-        run(server, &format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
+        run(server, &format!("ALTER DATABASE {name} SET default_transaction_isolation = '{level}'")).await;
         Database { server: server.to_owned(), name }
     }
 

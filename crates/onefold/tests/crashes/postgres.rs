@@ -1,10 +1,13 @@
-//! The service on PostgreSQL: a database for each case, made from a template.
+//! The service on PostgreSQL: a database for each case that runs. Making one takes longer than a case, so a case that has
+//! ended leaves its own to the next, which gives it the content that it needs.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use onefold::postgres::{Address, Claim, Options, PostgresStore, PostgresTx};
 use onefold::{BoxError, Call, Limits, Onefold, Verdict};
 use onefold_testkit::postgres::{Database, Isolation};
+use parking_lot::Mutex;
 use tokio_postgres::{Client, NoTls};
 
 use crate::base::{Answer, Base, Business, at};
@@ -19,9 +22,8 @@ const TAKE: &str = "UPDATE stock SET \"left\" = \"left\" - 1 WHERE sku = 'lamp'"
 const MAIL: &str = "INSERT INTO mails VALUES ('order 1')";
 const ORDERS: &str = "SELECT count(*) FROM orders";
 
-/// The history of a record is looked at by itself.
 const ALL_TABLES: &str = "SELECT table_schema || '.' || table_name FROM information_schema.tables
-    WHERE table_schema IN ('public', 'onefold') AND table_name <> 'events'";
+    WHERE table_schema IN ('public', 'onefold') AND table_type = 'BASE TABLE'";
 
 /// What may differ, as `table.column` or as a column of any table.
 const MAY_DIFFER: [&str; 16] = [
@@ -43,9 +45,21 @@ const MAY_DIFFER: [&str; 16] = [
     "onefold.operations.reconciliation",
 ];
 
+/// Ends what a dead process has left running: nothing of it may reach into the next case.
+const OTHERS: &str = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()";
+
 pub struct Postgres {
     url: String,
+    /// A child has none.
     own: Option<Database>,
+    free: Arc<Mutex<Vec<Database>>>,
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.free.lock().extend(self.own.take());
+    }
 }
 
 impl Postgres {
@@ -53,6 +67,29 @@ impl Postgres {
         let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.unwrap();
         tokio::spawn(connection);
         client
+    }
+
+    async fn make(free: Arc<Mutex<Vec<Database>>>) -> Option<Postgres> {
+        let database = Database::create("crash points on PostgreSQL", Isolation::ReadCommitted).await?;
+        database.execute(TABLES).await;
+        let base = Postgres { url: database.url(), own: Some(database), free };
+        drop(base.open().await);
+        Some(base)
+    }
+
+    /// Every row of every table, with its table, less these columns.
+    async fn rows(&self, less: &[&str]) -> Vec<(String, String)> {
+        let connection = self.connection().await;
+        let tables = connection.query(ALL_TABLES, &[]).await.unwrap();
+        let each = tables.iter().map(|table| {
+            let table: &str = table.get(0);
+            let own = format!("{table}.");
+            let less: Vec<&str> =
+                less.iter().map(|column| column.strip_prefix(&own).unwrap_or(column)).collect();
+            format!("SELECT '{table}', (to_jsonb(t) - '{{{}}}'::text[])::text FROM {table} t", less.join(","))
+        });
+        let rows = connection.query(&each.collect::<Vec<_>>().join(" UNION ALL "), &[]).await.unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 }
 
@@ -78,16 +115,30 @@ impl Base for Postgres {
     const RENEWED: &'static str = "postgres.advance.after";
 
     async fn create(_: &Path) -> Option<Postgres> {
-        let database = Database::create("crash points on PostgreSQL", Isolation::ReadCommitted).await?;
-        database.execute(TABLES).await;
-        let base = Postgres { url: database.url(), own: Some(database) };
-        drop(base.open().await);
-        Some(base)
+        Postgres::make(Arc::default()).await
     }
 
     async fn copy(&self, _: &Path) -> Postgres {
-        let database = self.own.as_ref().expect("a child copies nothing").copy().await;
-        Postgres { url: database.url(), own: Some(database) }
+        let free = self.free.lock().pop();
+        let base = match free {
+            Some(database) => Postgres { url: database.url(), own: Some(database), free: self.free.clone() },
+            None => Postgres::make(self.free.clone()).await.expect("the server is there"),
+        };
+        let connection = base.connection().await;
+        connection.query(OTHERS, &[]).await.unwrap();
+        let tables = connection.query(ALL_TABLES, &[]).await.unwrap();
+        let delete = tables.iter().map(|table| format!("DELETE FROM {};", table.get::<_, &str>(0)));
+        let rows = self.rows(&[]).await.into_iter();
+        let insert = rows.map(|(table, row)| {
+            let row = row.replace('\'', "''");
+            format!(
+                "INSERT INTO {table} OVERRIDING SYSTEM VALUE
+                    SELECT * FROM jsonb_populate_record(NULL::{table}, '{row}');"
+            )
+        });
+        let all: String = delete.chain(insert).collect();
+        connection.batch_execute(&all).await.unwrap();
+        base
     }
 
     fn address(&self) -> String {
@@ -95,7 +146,7 @@ impl Base for Postgres {
     }
 
     fn at(address: &str) -> Postgres {
-        Postgres { url: address.to_owned(), own: None }
+        Postgres { url: address.to_owned(), own: None, free: Arc::default() }
     }
 
     async fn open(&self) -> Onefold<PostgresStore> {
@@ -136,18 +187,11 @@ impl Base for Postgres {
     }
 
     async fn content(&self) -> Vec<String> {
-        let connection = self.connection().await;
-        let mut content = Vec::new();
-        for table in connection.query(ALL_TABLES, &[]).await.unwrap() {
-            let table: String = table.get(0);
-            let own = format!("{table}.");
-            let out: Vec<&str> =
-                MAY_DIFFER.iter().map(|name| name.strip_prefix(&own).unwrap_or(name)).collect();
-            let rows = format!("SELECT (to_jsonb(t) - $1::text[])::text FROM {table} t");
-            for row in connection.query(&rows, &[&out]).await.unwrap() {
-                content.push(format!("{table} {}", row.get::<_, String>(0)));
-            }
-        }
+        let rows = self.rows(&MAY_DIFFER).await.into_iter();
+        let mut content: Vec<String> = rows
+            .filter(|(table, _)| table != "onefold.events")
+            .map(|(table, row)| format!("{table} {row}"))
+            .collect();
         content.sort();
         content
     }

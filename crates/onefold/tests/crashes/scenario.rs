@@ -196,16 +196,20 @@ pub struct Recovered {
 }
 
 /// Makes the call again until there is an answer.
-pub async fn recover<B: Base>(scenario: &Scenario, base: &B, provider: &Provider) -> Recovered {
-    let onefold = base.open().await;
+pub async fn recover<B: Base>(
+    scenario: &Scenario,
+    base: &B,
+    onefold: &Onefold<B::Store>,
+    provider: &Provider,
+) -> Recovered {
     let mut settled = 0;
     let until = Instant::now() + wait::DEADLINE;
     loop {
-        match perform(scenario.again, LEASE, base, &onefold, provider).await {
+        match perform(scenario.again, LEASE, base, onefold, provider).await {
             Ok(done) => return Recovered { value: Some(*done.value()), settled },
             Err(CallError::ValueNotKept { .. }) => return Recovered { value: None, settled },
             Err(CallError::OutcomeUnknown { id, .. }) => {
-                resolve::<B>(&onefold, id, provider).await;
+                resolve::<B>(onefold, id, provider).await;
                 settled += 1;
             }
             Err(CallError::InProgress { retry_after, .. }) if Instant::now() < until => {

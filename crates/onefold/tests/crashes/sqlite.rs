@@ -137,8 +137,7 @@ impl Base for Sqlite {
         let connection = self.connection();
         let mut tables = connection.prepare(ALL_TABLES).unwrap();
         let tables = tables.query_map([], |row| row.get::<_, String>(0)).unwrap();
-        let mut content: Vec<String> =
-            tables.flat_map(|table| rows(&connection, &table.unwrap())).collect();
+        let mut content: Vec<String> = tables.flat_map(|table| rows(&connection, &table.unwrap())).collect();
         content.sort();
         content
     }
@@ -146,7 +145,7 @@ impl Base for Sqlite {
 
 fn rows(connection: &Connection, table: &str) -> Vec<String> {
     let mut all = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
-    let columns: Vec<String> = all.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Vec<String> = all.column_names().map(str::to_owned).collect();
     let text = |value: ValueRef<'_>| match value {
         ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
         ValueRef::Blob(bytes) => format!("{bytes:02x?}"),
