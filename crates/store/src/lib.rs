@@ -11,6 +11,7 @@
 mod atomic;
 pub mod clock;
 pub mod codec;
+pub mod crash;
 mod hint;
 mod inbox;
 mod inspection;
