@@ -38,6 +38,8 @@ pub(crate) const LATEST: u32 = MIGRATIONS.len() as u32;
 const ALONE_LOCK: i64 = 0x4F6E_6566_0000_0000;
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
+/// Whoever comes later to a table waits behind a migration that waits for it.
+const WAIT: &str = "SET LOCAL lock_timeout = '5s'";
 /// NULL: there is no such table. The last: another's schema of the same name.
 const FOUND: &str =
     "SELECT to_regclass('onefold.migrations') IS NOT NULL, to_regnamespace('onefold') IS NOT NULL
@@ -93,6 +95,7 @@ pub(crate) async fn run(server: &Server, migrate: Migrate, known: &[Migration]) 
         // Somebody else may have been here.
         let found = schema_of(&transaction, latest).await?;
         let Some(migration) = known.get(found as usize) else { continue };
+        transaction.batch_execute(WAIT).await.map_err(said)?;
         if found == 0 {
             transaction.batch_execute(FIRST).await.map_err(said)?;
         }

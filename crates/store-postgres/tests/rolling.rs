@@ -12,6 +12,9 @@ use onefold_store_postgres::{
     Address, Migration, OpenError, Options, PostgresStore, PostgresWork, SCHEMA_VERSION,
 };
 use onefold_testkit::postgres::{Database, Isolation};
+use onefold_testkit::wait::DEADLINE;
+use tokio::time::timeout;
+use tokio_postgres::NoTls;
 
 const WHAT: &str = "two releases on one PostgreSQL store";
 const LATER: u32 = SCHEMA_VERSION + 1;
@@ -118,4 +121,21 @@ async fn store_that_was_made_before_there_was_a_place_for_it_gets_one_and_tells_
     database.execute("UPDATE onefold.migrations SET min_reader = NULL").await;
     let refused = open_with(&url, Options::default()).await.err().expect("it may mean anything");
     assert!(matches!(refused, OpenError::Newer { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn migration_that_must_wait_for_a_long_transaction_gives_up_and_leaves_the_store_at_work() {
+    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+    let url = database.url();
+    let old = open(&url).await;
+    let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let held = client.transaction().await.expect("it begins");
+    held.execute("LOCK TABLE onefold.operations IN ROW SHARE MODE", &[]).await.expect("it is held");
+    let migrated = timeout(DEADLINE, open_with(&url, later(ADDITIVE, SCHEMA_VERSION))).await;
+    let refused = migrated.expect("it gives up").err().expect("the table is held").to_string();
+    assert!(refused.contains("lock timeout"), "{refused}");
+    works(&old, "meanwhile").await;
+    held.rollback().await.expect("it ends");
+    drop(open_with(&url, later(ADDITIVE, SCHEMA_VERSION)).await.expect("it migrates now"));
 }
