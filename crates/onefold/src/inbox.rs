@@ -36,7 +36,7 @@ use onefold_store_sqlite::{SqliteStore, SqliteTx, SqliteWork};
 pub use onefold_core::{Delivery, InboxEntry, InboxState, MessageIdentity, Permit};
 pub use onefold_messages::{
     Consumer, Handled, Handling, Inbound, InboxSettings, Incoming, Receive, Redriven, Rerun, Settle,
-    WithoutId, redrive_inbox, redrive_outbox,
+    WithoutId, redrive_inbox,
 };
 pub use onefold_store::{InboxQuery, InboxStore, NewPermit};
 
