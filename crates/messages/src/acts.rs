@@ -26,7 +26,7 @@ pub struct Messages(Arc<dyn MessageStore>);
 
 /// An outgoing message with what people did to it.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub struct ShownOutgoing {
     /// The message.
     pub entry: OutboxEntry,
     /// Oldest first.
@@ -35,7 +35,7 @@ pub struct Outgoing {
 
 /// An incoming message in all its rounds, with what people did to it.
 #[derive(Clone, Debug)]
-pub struct Incoming {
+pub struct ShownIncoming {
     /// In the order of the rounds; not empty.
     pub entries: Vec<InboxEntry>,
     /// What the last of them keeps.
@@ -125,9 +125,9 @@ impl Messages {
     }
 
     /// An outgoing message.
-    pub async fn outgoing(&self, id: &Key) -> Result<Option<Outgoing>, StoreError> {
+    pub async fn outgoing(&self, id: &Key) -> Result<Option<ShownOutgoing>, StoreError> {
         let Some(entry) = self.0.outgoing(id).await? else { return Ok(None) };
-        Ok(Some(Outgoing { entry, acts: self.0.outbox_acts(id).await? }))
+        Ok(Some(ShownOutgoing { entry, acts: self.0.outbox_acts(id).await? }))
     }
 
     /// Acts on outgoing messages, one commit for each. A message of which somebody else has settled meanwhile is passed
@@ -203,11 +203,11 @@ impl Messages {
     }
 
     /// An incoming message.
-    pub async fn incoming(&self, id: OperationId) -> Result<Option<Incoming>, StoreError> {
+    pub async fn incoming(&self, id: OperationId) -> Result<Option<ShownIncoming>, StoreError> {
         let entries = self.0.entries(id).await?;
         let Some(last) = entries.last() else { return Ok(None) };
         let kept = if last.kept { self.0.kept_message(id, last.round).await? } else { None };
-        Ok(Some(Incoming { kept, acts: self.0.inbox_acts(id).await?, entries }))
+        Ok(Some(ShownIncoming { kept, acts: self.0.inbox_acts(id).await?, entries }))
     }
 
     /// Lets parked messages be handled again: by their consumer from the kept body, or by the next delivery.

@@ -64,6 +64,8 @@ pub use address::Address;
 pub use atomic::{Ending, PostgresWork};
 pub use driver::{BinaryParam, Columns, Guest};
 pub use error::OpenError;
+#[doc(hidden)]
+pub use migrate::Migration;
 pub use onefold_store::Applied;
 pub use open::Options;
 pub use param::Param;
@@ -71,5 +73,5 @@ pub use stats::Stats;
 pub use store::PostgresStore;
 pub use tx::{PostgresTx, TxError};
 
-/// The schema that this release reads and writes.
+/// The latest schema that this release knows: it migrates to it, and works on later ones that allow it.
 pub const SCHEMA_VERSION: u32 = migrate::LATEST;

@@ -51,13 +51,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("client", &["core"]),
     ("cli", LIBRARIES),
     ("testkit", &[]),
+    ("storm", &["onefold", "testkit"]),
     ("e2e", &["testkit"]),
     ("bench", LIBRARIES),
     ("xtask", &[]),
 ];
 
 /// What any package may use in its tests.
-const FOR_TESTS: &[&str] = &["testkit", "store", "store-sqlite", "store-postgres", "store-conformance"];
+const FOR_TESTS: &[&str] =
+    &["testkit", "storm", "store", "store-sqlite", "store-postgres", "store-conformance"];
 
 pub fn check(repository: &Repository) -> Vec<Finding> {
     let manifests = repository.ending("/Cargo.toml");

@@ -2,6 +2,7 @@
 
 mod atomic;
 mod borrowed;
+mod consuming;
 mod reserved;
 mod resumable;
 mod shop;

@@ -1,7 +1,7 @@
 //! An operation of which there is no record: one insert, of the finished record.
 
 use onefold_core::{OperationId, StoreTime};
-use onefold_store::{Atomically, Claim, Finish};
+use onefold_store::{Atomically, Claim, Finish, crash};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{
@@ -65,6 +65,7 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
         (&claim.claim.live_keys_max.map(|most| i64::try_from(most).unwrap_or(i64::MAX)), Type::INT8),
         (&claim.claim.key_expires_at.map(|end| end.0), Type::INT8),
     ];
+    crash::point("postgres.enter.before");
     let asked = bounded(async {
         let (open, rows) =
             tokio::join!(biased; held.batch_execute("BEGIN"), held.query_typed(ENTER, &params));
@@ -79,6 +80,7 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
             return Err(failed.into());
         }
     };
+    crash::point("postgres.enter.after");
     let Some(row) = rows.first() else { return Err(Stopped::Store(row::unreadable("no answer"))) };
     let now = StoreTime(get(row, 0)?);
     let stands = match get::<i16>(row, 1)? {
@@ -113,7 +115,9 @@ async fn undone(
 
 async fn again(held: Held, id: OperationId) -> Result<Held, Stopped> {
     let sql = format!("ROLLBACK; {}", beginning(id));
+    crash::point("postgres.again.before");
     bounded(async { held.batch_execute(&sql).await.map_err(|error| begun(&error)) }).await?;
+    crash::point("postgres.again.after");
     Ok(held)
 }
 
@@ -149,10 +153,13 @@ async fn commit(
         (&resource.map(|resource| resource.id.as_bytes()), Type::BYTEA),
         (&finished.form, Type::BYTEA),
     ];
+    crash::point("postgres.finish.before");
     let asked = bounded(async {
         Ok(tokio::join!(biased; held.query_typed(FINISH, &params), held.batch_execute("COMMIT")))
     });
-    let lost = match asked.await {
+    let asked = asked.await;
+    crash::point("postgres.finish.after");
+    let lost = match asked {
         Ok((written, committed)) => match committing("operations", &written, &committed) {
             Committing::Done => {
                 held.give_back();

@@ -2,7 +2,7 @@
 //! the closure runs, the record is settled, in one transaction. Rare, so it takes its round trips one by one.
 
 use onefold_core::{OperationId, State};
-use onefold_store::{Advance, Also, Atomically, Finish, Read, Start, Step, StoreError};
+use onefold_store::{Advance, Also, Atomically, Finish, Read, Start, Step, StoreError, crash};
 
 use super::{
     Committing, Finished, PostgresWork, Stopped, beginning, begun, bounded, closure, committing, fate, found,
@@ -32,11 +32,14 @@ pub(crate) async fn run(
     }
     let held = Held::new(store.server().connection().await?);
     let started = bounded(async {
+        crash::point("postgres.beginning.before");
         held.batch_execute(&beginning(id)).await.map_err(|error| begun(&error))?;
+        crash::point("postgres.beginning.after");
         let work = BeginWork::new(advance, |scope| store.bucket(scope), any_shard());
         let within = Within { client: &*held, now: store.server().now() };
         let answers = BeginWork::run(std::slice::from_ref(&work), &within).await?;
         held.batch_execute(MARK).await.map_err(|error| Failed::of(&error))?;
+        crash::point("postgres.mark.after");
         Ok(answers)
     });
     let started = match started.await {
@@ -63,7 +66,9 @@ pub(crate) async fn run(
     };
     let (held, finished) = closure(held, id, About::Operation, now, work, store).await?;
     if finished.finish == Finish::Rejected {
+        crash::point("postgres.undo.before");
         bounded(async { held.batch_execute(UNDO).await.map_err(|error| Failed::of(&error)) }).await?;
+        crash::point("postgres.undo.after");
     }
     commit(held, id, attempt, finished, store).await
 }
@@ -92,8 +97,10 @@ async fn commit(
             )));
         }
     };
-    let asked = bounded(async { Ok(held.batch_execute("COMMIT").await) });
-    let lost = match asked.await {
+    crash::point("postgres.commit.before");
+    let asked = bounded(async { Ok(held.batch_execute("COMMIT").await) }).await;
+    crash::point("postgres.commit.after");
+    let lost = match asked {
         Ok(committed) => match committing("operations", &Ok(()), &committed) {
             Committing::Done => {
                 held.give_back();
