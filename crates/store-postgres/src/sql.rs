@@ -5,12 +5,12 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Address, Options, PostgresStore};
 use crate::{
-    advance, atomic::new, begin, check, claim, counts, events, inventory, list, probes, read, seal_keys,
-    steps, store, survey, sweep, tx,
+    advance, atomic::new, begin, check, claim, counts, events, grants, inventory, list, probes, read,
+    seal_keys, steps, store, survey, sweep, tx,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 32] = [
+const STATEMENTS: [(&str, &str); 33] = [
     ("enter", new::ENTER),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
@@ -35,6 +35,7 @@ const STATEMENTS: [(&str, &str); 32] = [
     ("survey", survey::SURVEY),
     ("probe", store::PROBE),
     ("look", check::LOOK),
+    ("grants", grants::MISSING),
     ("bytes", inventory::BYTES),
     ("by state", inventory::BY_STATE),
     ("secret", seal_keys::SECRET),
