@@ -20,8 +20,8 @@ use crate::{Address, OpenError, tls};
 
 /// How long a statement waits for a connection that is free, or comes about.
 const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Connections that closures leave to everybody else, as far as there are enough: one for each lane, so that claims,
-/// heartbeats and outcomes go on while closures are slow.
+/// Connections that closures leave to everybody else: one for each lane, so that claims, heartbeats and outcomes go on while
+/// closures are slow. Of fewer than ten they leave half.
 const LEFT_BY_CLOSURES: usize = 5;
 /// How long a statement may take; its connection is given up then.
 pub(crate) const STATEMENT_MAX: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ impl Server {
             .recycle_timeout(Some(CONNECTION_WAIT_MAX))
             .build()
             .map_err(|error| OpenError::Other(error.to_string()))?;
-        let closures = connections_max.saturating_sub(LEFT_BY_CLOSURES).max(1);
+        let closures = connections_max.saturating_sub(LEFT_BY_CLOSURES).max(connections_max / 2).max(1);
         Ok(Server { pool, closures: Arc::new(Semaphore::new(closures)), clock })
     }
 

@@ -79,15 +79,15 @@ async fn key_that_another_process_holds_is_busy_at_once_and_its_connection_is_fr
 async fn slow_closures_leave_connections_to_claims_and_outcomes() {
     let what = "slow closures on PostgreSQL";
     let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
-    let options = Options { connections_max: 7, ..Options::default() };
+    let options = Options { connections_max: 10, ..Options::default() };
     let store = Arc::new(open_with(&database.url(), options).await.expect("it opens"));
     let gate = Gate::new();
     let mut closures = JoinSet::new();
-    for n in 0..8 {
+    for n in 0..12 {
         let (store, mut work) = (store.clone(), gate.work());
         closures.spawn(async move { store.atomically(entry(&store, &format!("slow-{n}")), &mut work).await });
     }
-    gate.runs(2).await;
+    gate.runs(5).await;
     for n in 0..10 {
         let reserved = claim(&store, &format!("k-{n}"));
         let id = reserved.id;
@@ -98,7 +98,7 @@ async fn slow_closures_leave_connections_to_claims_and_outcomes() {
         let settled = timeout(Duration::from_secs(4), store.advance(settle(id, b"x", None))).await;
         assert!(matches!(settled, Ok(Ok(Advanced::Done { .. }))), "{settled:?}");
     }
-    gate.may_end.add_permits(8);
+    gate.may_end.add_permits(12);
     let ended = closures.join_all().await;
     assert!(ended.iter().all(|ended| matches!(ended, Ok(Atomically::Committed { .. }))), "{ended:?}");
 }
