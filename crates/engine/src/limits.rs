@@ -33,6 +33,8 @@ pub(crate) const FINISHED_AGE_MAX: Duration = Duration::from_secs(5);
 /// First and longest pause between looks at an attempt of another process.
 pub(crate) const POLL_MIN: Duration = Duration::from_millis(20);
 pub(crate) const POLL_MAX: Duration = Duration::from_millis(250);
+/// The first pause between looks at a key that another process holds in an open transaction, which is mostly a short one.
+pub(crate) const HELD_POLL_MIN: Duration = Duration::from_millis(5);
 /// How long an outcome that the store would not take is offered again in the background.
 pub(crate) const OFFER_AGAIN_FOR: Duration = Duration::from_secs(600);
 /// Pause between those offers, at most.

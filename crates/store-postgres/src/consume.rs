@@ -98,7 +98,7 @@ async fn enter(mark: &MarkWork, store: &PostgresStore) -> Result<Result<Entered,
 
 /// `None`: the lock is another's, and to wait for it in this transaction would be to no avail.
 async fn try_enter(id: OperationId, store: &PostgresStore) -> Result<Option<Entered>, Stopped> {
-    let held = Held::new(store.server().connection().await?);
+    let held = store.server().for_closure().await?;
     let number = lock(id);
     let lock: [(&(dyn ToSql + Sync), Type); 1] = [(&number, Type::INT8)];
     let params: [(&(dyn ToSql + Sync), Type); 2] =
@@ -149,6 +149,7 @@ impl Stopped {
             Atomically::NotDone => Ok(Consumed::NotDone),
             Atomically::Stopped(why) => Ok(Consumed::Stopped(why)),
             Atomically::Contended(why) => Ok(Consumed::Contended(why)),
+            Atomically::Busy => Ok(Consumed::Contended("others hold the message".into())),
             other => Err(StoreError::Refused(format!("a message ends in no such way: {other:?}"))),
         }
     }

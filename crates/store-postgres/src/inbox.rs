@@ -14,7 +14,7 @@ use onefold_store::{Consumed, Mark, Sealer, StoreError, Versioned};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Within;
-use crate::atomic::{Committing, Stopped, begin_with, begun, bounded, committing};
+use crate::atomic::{Committing, Stopped, begin_with, begun, bounded, committing, in_turn};
 use crate::committed::BEGIN;
 use crate::error::Failed;
 use crate::held::Held;
@@ -125,7 +125,9 @@ impl MarkWork {
             (&self.form, Type::BYTEA),
         ];
         let asked = bounded(async {
-            Ok(tokio::join!(biased; held.query_typed(PUT, &params), held.batch_execute("COMMIT")))
+            let (written, committed) =
+                in_turn(held.query_typed(PUT, &params), held.batch_execute("COMMIT")).await;
+            Ok((written, committed.unwrap_or(Ok(()))))
         });
         let lost = match asked.await {
             Ok((written, committed)) => match committing("inbox", &written, &committed) {
@@ -144,6 +146,7 @@ impl MarkWork {
                     held.roll_back().await;
                     return Err(stopped);
                 }
+                Committing::Broken(stopped) => return Err(stopped),
                 Committing::Lost(why) => why,
             },
             Err(Failed::Lost(why)) => why,
