@@ -91,7 +91,12 @@ impl Engine {
                     return;
                 }
             }
-            sleep((begun.elapsed() * SWEEP_REST).min(SWEEP_REST_MAX)).await;
+            rest_after(begun).await;
         }
     }
+}
+
+/// The rest between two steps of a sweep.
+pub(crate) async fn rest_after(begun: Instant) {
+    sleep((begun.elapsed() * SWEEP_REST).min(SWEEP_REST_MAX)).await;
 }
