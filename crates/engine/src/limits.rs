@@ -54,6 +54,11 @@ pub(crate) const PROBE_TURN_SLACK: Duration = Duration::from_secs(5);
 pub(crate) const EVIDENCE_BYTES_MAX: usize = 500;
 /// Records that one call of a sweep may change.
 pub(crate) const SWEEP_LIMIT: u32 = 100;
+/// After each such call the sweeper rests for so many times as long as the call took: a sweep has a fifth of the store's
+/// time at most.
+pub(crate) const SWEEP_REST: u32 = 4;
+/// But not longer than this: a store that is slow is to be swept all the same, and a turn to sweep is not to end.
+pub(crate) const SWEEP_REST_MAX: Duration = Duration::from_secs(1);
 /// How often a work of atomic mode runs at most when the database asks for it again.
 pub(crate) const CONTENDED_RUNS_MAX: u32 = 6;
 /// The first pause before that, at most; it doubles.
