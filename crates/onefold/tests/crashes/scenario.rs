@@ -198,6 +198,7 @@ pub struct Recovered {
 /// Makes the call again until there is an answer.
 pub async fn recover<B: Base>(
     scenario: &Scenario,
+    lease: Duration,
     base: &B,
     onefold: &Onefold<B::Store>,
     provider: &Provider,
@@ -205,7 +206,7 @@ pub async fn recover<B: Base>(
     let mut settled = 0;
     let until = Instant::now() + wait::DEADLINE;
     loop {
-        match perform(scenario.again, LEASE, base, onefold, provider).await {
+        match perform(scenario.again, lease, base, onefold, provider).await {
             Ok(done) => return Recovered { value: Some(*done.value()), settled },
             Err(CallError::ValueNotKept { .. }) => return Recovered { value: None, settled },
             Err(CallError::OutcomeUnknown { id, .. }) => {
