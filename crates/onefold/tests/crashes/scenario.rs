@@ -204,6 +204,7 @@ pub async fn recover<B: Base>(
     provider: &Provider,
 ) -> Recovered {
     let mut settled = 0;
+    // clock: a deadline of the test.
     let until = Instant::now() + wait::DEADLINE;
     loop {
         match perform(scenario.again, lease, base, onefold, provider).await {
@@ -213,6 +214,7 @@ pub async fn recover<B: Base>(
                 resolve::<B>(onefold, id, provider).await;
                 settled += 1;
             }
+            // clock: as above.
             Err(CallError::InProgress { retry_after, .. }) if Instant::now() < until => {
                 tokio::time::sleep(retry_after.min(PAUSE)).await;
             }
