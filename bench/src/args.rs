@@ -46,6 +46,9 @@ pub(crate) struct Memory {
 
 #[derive(clap::Args)]
 pub(crate) struct Messages {
+    /// A PostgreSQL server in which a database is made, and dropped again [default: SQLite alone]
+    #[arg(long, env = "ONEFOLD_POSTGRES_URL", value_name = "URL")]
+    pub(crate) server: Option<String>,
     /// A NATS server with JetStream, in which a stream is made and deleted again [default: no relay to NATS]
     #[arg(long, env = "ONEFOLD_NATS_URL", value_name = "URL")]
     pub(crate) nats: Option<String>,

@@ -12,6 +12,7 @@ mod histogram;
 mod keys;
 mod library;
 mod library_calls;
+mod library_sqlx;
 mod load;
 mod memory;
 mod messages;

@@ -61,7 +61,8 @@ pub trait Broker {
     /// alone, so that the broker takes none for a duplicate. Returns when all are accepted.
     async fn publish(&mut self, copies: &[Copy]);
 
-    /// Messages that the broker has for the consumers, undelivered or not settled. Asked while no child runs, or beside one.
+    /// Messages that the broker has for the consumers, undelivered or not settled. While a child runs those that are out at
+    /// it may be missing.
     async fn left(&mut self) -> u64;
 }
 

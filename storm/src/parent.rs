@@ -84,9 +84,9 @@ impl Storm {
                 consumers.push(self.start(CONSUMES, broker).await);
             }
             wait::pass_time(LIFE, "consumers are killed every second").await;
-            let left = broker.left().await;
             kills += consumers.len();
-            left == 0
+            drop(consumers);
+            broker.left().await == 0
         })
         .await;
         self.check_effects();
@@ -134,13 +134,19 @@ impl Storm {
 
     /// Consumes without killing until nothing is left and so many duplicates are counted. Returns how many are.
     async fn consume_to_the_end(&self, broker: &mut impl Broker, onefold: &Onefold, duplicates: u64) -> u64 {
-        let _consumer = self.start(CONSUMES, broker).await;
-        wait::until_within(PATIENCE, "everything is consumed", async || broker.left().await == 0).await;
-        wait::until_within(PATIENCE, "every duplicate is counted", async || {
-            database::duplicates(onefold).await >= duplicates
-        })
-        .await;
-        database::duplicates(onefold).await
+        loop {
+            let consumer = self.start(CONSUMES, broker).await;
+            wait::until_within(PATIENCE, "everything is consumed", async || broker.left().await == 0).await;
+            wait::until_within(PATIENCE, "every duplicate is counted", async || {
+                database::duplicates(onefold).await >= duplicates
+            })
+            .await;
+            drop(consumer);
+            // Some brokers do not tell what is out at a consumer.
+            if broker.left().await == 0 {
+                return database::duplicates(onefold).await;
+            }
+        }
     }
 
     /// Starts a child and waits until it is at work.
@@ -182,7 +188,7 @@ fn message(number: usize, address: &str) -> Message {
         id: Key::new(id).expect("an id is a key"),
         destination: DESTINATION.into(),
         address: address.into(),
-        ordering_key: (number % 4 == 0).then_some(key),
+        ordering_key: number.is_multiple_of(4).then_some(key),
         headers: Vec::new(),
         body,
     }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::{cargo, stages::Stages, tidy};
+use crate::{cargo, stages::Stages, tidy, tools};
 
 /// Runs the verb.
 pub fn run() -> Result<()> {
@@ -22,7 +22,9 @@ pub fn formatting() -> Result<()> {
 /// No warning from the compiler or clippy, tests and benchmarks included; nor from the library without its features,
 /// which the tests of the workspace switch on.
 pub fn clippy() -> Result<()> {
-    for what in [["--workspace", "--all-targets"].as_slice(), ["--package", "onefold"].as_slice()] {
+    let mut everything = tools::workspace();
+    everything.push("--all-targets".to_owned());
+    for what in [everything, vec!["--package".to_owned(), "onefold".to_owned()]] {
         let mut clippy = cargo::cargo(["clippy", "--locked"]);
         cargo::run(clippy.args(what).args(["--", "-D", "warnings"]))?;
     }

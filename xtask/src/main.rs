@@ -21,6 +21,7 @@ mod skips;
 mod stages;
 mod test;
 mod tidy;
+mod tools;
 
 const USAGE: &str = "\
 usage: cargo xtask <verb>

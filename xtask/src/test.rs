@@ -9,7 +9,7 @@
 use anyhow::Result;
 
 use crate::cargo::{self, BIN_VARIABLE, Profile};
-use crate::{repository::Repository, servers, skips, stages::Stages, tidy};
+use crate::{repository::Repository, servers, skips, stages::Stages, tidy, tools};
 
 /// Runs the verb.
 pub fn run() -> Result<()> {
@@ -23,17 +23,19 @@ pub fn run() -> Result<()> {
     });
     stages.run("servers", servers::provide);
     stages.run("documentation's examples", || {
-        let mut examples = cargo::cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
+        let mut examples = cargo::cargo(["test", "--doc", "--no-fail-fast"]);
+        examples.args(tools::workspace());
         cargo::run(examples.env(skips::VARIABLE, skips.path()))
     });
     stages.run("tests", || {
         let mut tests = if cargo::has_nextest() {
             println!("runner: cargo nextest");
-            cargo::cargo(["nextest", "run", "--workspace", "--no-fail-fast"])
+            cargo::cargo(["nextest", "run", "--no-fail-fast"])
         } else {
             println!("runner: cargo test (cargo-nextest is not installed)");
-            cargo::cargo(["test", "--workspace", "--tests", "--no-fail-fast"])
+            cargo::cargo(["test", "--tests", "--no-fail-fast"])
         };
+        tests.args(tools::workspace());
         tests.env(skips::VARIABLE, skips.path());
         if let Some(binary) = &binary {
             tests.env(BIN_VARIABLE, binary);
@@ -43,6 +45,9 @@ pub fn run() -> Result<()> {
     stages.run("tidy", tidy::run);
 
     stages.print_times();
+    if let Some(why) = tools::left_out() {
+        println!("\nSKIPPED: {why}");
+    }
     print!("\n{}", skips.finish(&Repository::read(cargo::root())?)?);
     stages.finish()
 }

@@ -31,7 +31,7 @@ pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
         destinations.push(destination(configured).await?);
     }
     let store = Place::of(common)?.open().await?;
-    let outbox = store.outbox()?;
+    let outbox = store.outbox();
     let mut end = EndSignals::take()?;
     let keeper = Engine::new(store.operations(), "relay", Limits::default()).keep(settings.store.sweep_every);
     let relay = Relay::start(&outbox, destinations);

@@ -101,18 +101,18 @@ impl Store {
     }
 
     /// As a relay sees it.
-    pub(crate) fn outbox(&self) -> Result<Arc<dyn OutboxStore>, Failure> {
+    pub(crate) fn outbox(&self) -> Arc<dyn OutboxStore> {
         match self {
-            Store::Sqlite(store) => Ok(store.clone()),
-            Store::Postgres(_) => Err(Failure::usage("this store keeps no messages")),
+            Store::Sqlite(store) => store.clone(),
+            Store::Postgres(store) => store.clone(),
         }
     }
 
-    /// As people see its messages; none where the store keeps none.
-    pub(crate) fn messages(&self) -> Option<Messages> {
+    /// As people see its messages.
+    pub(crate) fn messages(&self) -> Messages {
         match self {
-            Store::Sqlite(store) => Some(Messages::new(store.clone())),
-            Store::Postgres(_) => None,
+            Store::Sqlite(store) => Messages::new(store.clone()),
+            Store::Postgres(store) => Messages::new(store.clone()),
         }
     }
 }

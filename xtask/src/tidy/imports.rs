@@ -24,6 +24,8 @@ const LIBRARIES: &[&str] = &[
     "api",
     "config",
     "client",
+    "onefold",
+    "sqlx",
 ];
 
 /// Each package, without its prefix, and what it may depend on.

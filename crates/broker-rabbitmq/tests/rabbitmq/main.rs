@@ -5,4 +5,3 @@ mod ledger;
 mod proxy;
 mod rig;
 mod sink;
-mod storm;
