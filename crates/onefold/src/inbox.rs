@@ -23,7 +23,8 @@
 //!
 //! A [`Consumer`] is a [`Receive`], which the adapters of brokers take: they settle a delivery as it says, and never
 //! before. Whatever a closure of atomic mode may do, a handler may: [`SqliteTx::effect`](crate::SqliteTx::effect),
-//! [`apply_if_newer`](crate::SqliteTx::apply_if_newer), [`enqueue_once`](crate::SqliteTx::enqueue_once).
+//! [`apply_if_newer`](crate::SqliteTx::apply_if_newer), [`enqueue_once`](crate::SqliteTx::enqueue_once). On PostgreSQL (feature
+//! `postgres`) a handler is an async closure over a `PostgresTx`.
 //!
 //! [`InboxSettings`] say how long marks stay, when a message is parked and which build handles. Parked messages are
 //! listed by the store ([`InboxStore::list_inbox`]) and let go on by [`redrive_inbox`]. A *permit*
@@ -46,7 +47,7 @@ use crate::{AtomicStore, Onefold};
 
 /// The inbox of one consumer. Cheap to clone.
 #[derive(Debug)]
-pub struct Inbox<S: ConsumeStore = SqliteStore>(onefold_messages::Inbox<S>);
+pub struct Inbox<S: ConsumeStore = SqliteStore>(pub(crate) onefold_messages::Inbox<S>);
 
 impl<S: ConsumeStore> Clone for Inbox<S> {
     fn clone(&self) -> Self {
