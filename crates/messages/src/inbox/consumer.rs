@@ -105,13 +105,15 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
                     continue;
                 }
                 let entries = store.entries(entry.id).await?;
-                // Of several rounds only the last one counts.
-                let last = entries.iter().all(|other| other.round <= entry.round);
-                let judged = judge_delivery(&entries, &entry.fingerprint, &settings.build, &permits);
-                if !last || entry.state == InboxState::Failing || !matches!(judged, Delivery::Handle { .. }) {
+                // Of several rounds the last one counts; one that fails comes again by itself.
+                let Some(last) = entries.last().filter(|last| last.state != InboxState::Failing) else {
+                    continue;
+                };
+                let judged = judge_delivery(&entries, &last.fingerprint, &settings.build, &permits);
+                if !matches!(judged, Delivery::Handle { .. }) {
                     continue;
                 }
-                match shared.handle_kept(&entry).await? {
+                match shared.handle_kept(last).await? {
                     Some(Handling::Done(_)) => rerun.handled += 1,
                     Some(Handling::Parked) => rerun.parked += 1,
                     // Another process was faster.

@@ -66,6 +66,19 @@ async fn what_was_redriven_while_no_consumer_ran_is_handled_by_the_next_one() {
 }
 
 #[tokio::test]
+async fn a_message_that_fails_is_left_to_whoever_delivers_it() {
+    let shop = Shop::open();
+    let mut loyalty = settings("41");
+    loyalty.park_after = Some(2);
+    let (consumer, _) = shop.scripted(loyalty, fails(3));
+    assert!(is_again(&consumer.handle(message("evt-1", "a")).await));
+    while consumer.handle(message("evt-2", "b")).await != Handling::Parked {}
+    redrive(&shop, &parked(&shop).await[0]).await;
+    // Had it taken the failing one too, it would have taken that first.
+    shop.comes_to(&["b"]).await;
+}
+
+#[tokio::test]
 async fn another_message_under_a_known_id_is_kept_apart_and_reaches_no_handler() {
     let shop = Shop::open();
     let consumer = shop.consumer("41");
