@@ -6,7 +6,7 @@
 
 use async_trait::async_trait;
 use onefold_core::{InboxState, OperationId};
-use onefold_store::{Atomically, ConsumeStore, Consumed, Finish, Mark, StoreError};
+use onefold_store::{Atomically, ConsumeStore, Consumed, Finish, Mark, StoreError, reason_of};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::PostgresWork;
@@ -59,7 +59,8 @@ async fn consume(
             InboxState::Rejected
         }
     };
-    let to = mark.done(state, &standing.entries);
+    let reason = reason_of(&finished.kept).filter(|_| state == InboxState::Rejected);
+    let to = mark.done(state, reason.as_deref(), &standing.entries);
     let now = match mark.commit(held, &to, store).await? {
         Ok(now) => now,
         Err(found) => return Ok(found),

@@ -78,7 +78,12 @@ impl MarkWork {
     }
 
     /// The end of a message that is done: its mark stays no shorter than those of earlier rounds.
-    pub(crate) fn done<'a>(&'a self, state: InboxState, entries: &'a [InboxEntry]) -> State<'a> {
+    pub(crate) fn done<'a>(
+        &'a self,
+        state: InboxState,
+        reason: Option<&'a str>,
+        entries: &'a [InboxEntry],
+    ) -> State<'a> {
         let earlier = || entries.iter().filter(|entry| entry.round < self.mark.round);
         let for_good = earlier().any(|entry| entry.expires_at.is_none());
         State {
@@ -86,7 +91,7 @@ impl MarkWork {
             failures: self.failures(entries),
             retention: if for_good { &Retention::Forever } else { &self.mark.retention },
             floor: earlier().filter_map(|entry| entry.expires_at).max(),
-            reason: None,
+            reason,
         }
     }
 
@@ -248,7 +253,7 @@ async fn accept_once(
         }
     };
     let state = if made.is_some() { InboxState::Processed } else { InboxState::Superseded };
-    let to = mark.done(state, &standing.entries);
+    let to = mark.done(state, None, &standing.entries);
     let now = match mark.commit(held, &to, store).await? {
         Ok(now) => now,
         Err(found) => return Ok(found),

@@ -43,10 +43,19 @@ pub(crate) const NOT_DONE: &str = entries!(
 );
 pub(crate) const KEPT: &str =
     "SELECT kept FROM onefold.inbox WHERE id = $1 AND round = $2 AND kept IS NOT NULL";
+/// Those that wait, by state; and without a state the mark that is due first and could be swept.
 pub(crate) const SURVEY: &str = concat!(
-    "SELECT c.now, i.state, count(*), min(i.ended_at) FROM onefold.inbox i CROSS JOIN (",
+    "WITH clock AS MATERIALIZED (",
     clock!(),
-    ") c WHERE i.state IN (0, 4) GROUP BY c.now, i.state"
+    ")
+    SELECT c.now, i.state, count(*), min(i.ended_at) FROM onefold.inbox i CROSS JOIN clock c
+    WHERE i.state IN (0, 4) GROUP BY c.now, i.state
+    UNION ALL
+    SELECT c.now, NULL, 1::bigint, due.expires_at FROM clock c CROSS JOIN (
+        SELECT i.expires_at FROM onefold.inbox i
+        WHERE i.expires_at IS NOT NULL AND NOT EXISTS (SELECT FROM onefold.outbox_open o WHERE o.cause = i.id)
+        ORDER BY i.expires_at LIMIT 1
+    ) due"
 );
 
 /// The stored number of a state.
@@ -187,11 +196,13 @@ pub(crate) async fn survey(server: &Server) -> Result<InboxSurvey, StoreError> {
     let mut survey = InboxSurvey::default();
     for row in &rows {
         let (now, counted, since) = (StoreTime(get(row, 0)?), count(get(row, 2)?), StoreTime(get(row, 3)?));
-        if state_of(get(row, 1)?)? == InboxState::Parked {
-            survey.parked = counted;
-            survey.parked_oldest = Some(since.until(now));
-        } else {
-            survey.failing = counted;
+        match get::<Option<i16>>(row, 1)?.map(state_of).transpose()? {
+            Some(InboxState::Parked) => {
+                survey.parked = counted;
+                survey.parked_oldest = Some(since.until(now));
+            }
+            Some(_) => survey.failing = counted,
+            None => survey.sweep_lag = since.until(now),
         }
     }
     Ok(survey)

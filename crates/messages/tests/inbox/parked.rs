@@ -1,7 +1,7 @@
 //! What reaches the dead list, and what its way out is.
 
 use onefold_core::{InboxEntry, InboxState};
-use onefold_messages::{Handled, Handling, redrive_inbox};
+use onefold_messages::{Handled, Handling};
 use onefold_store::{InboxQuery, InboxStore, KeptMessage};
 use onefold_testkit::wait;
 
@@ -18,8 +18,8 @@ async fn parked(shop: &Shop) -> Vec<InboxEntry> {
 }
 
 async fn redrive(shop: &Shop, entry: &InboxEntry) {
-    let redriven = redrive_inbox(&*shop.store, &[(entry.id, entry.round)], "ann", "mended").await.unwrap();
-    assert_eq!((redriven.new, redriven.already), (1, 0));
+    let acted = shop.people().unpark(&[entry.id], "ann", "mended").await.unwrap();
+    assert_eq!((acted.done.len(), acted.passed_over), (1, Vec::new()));
 }
 
 #[tokio::test]

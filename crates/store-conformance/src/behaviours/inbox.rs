@@ -182,17 +182,20 @@ pub async fn one_of_equal_versions_at_once_counts<S: ConsumeStore + OutboxStore 
 pub async fn marks_go_when_their_time_is_over_and_their_messages_are_done<S: ConsumeStore + OutboxStore>(
     m: Messages<S>,
 ) {
+    const LATE: Duration = Duration::from_secs(5);
     let (mark, parked) = (m.mark("evt-1", 0, "41"), m.mark("evt-2", 0, "41"));
     m.accept(&mark, &["m-1"]).await;
     m.fail(&parked, 1).await;
     let sweep = async || m.store.sweep_inbox(100).await.expect("the store works");
+    let lag = async || m.store.survey_inbox().await.expect("the store works").sweep_lag;
     assert_eq!(sweep().await, 0);
-    m.clock.pass(DAY);
-    assert_eq!(sweep().await, 0, "its message waits");
+    m.clock.pass(DAY + LATE);
+    assert_eq!((sweep().await, lag().await), (0, Duration::ZERO), "its message waits");
     assert_eq!(m.take(IfLost::SendAgain).await.len(), 1);
     assert!(m.settle("m-1", 1, Sent::Delivered).await);
     assert_eq!(m.state("m-1").await, Some(OutboxState::Delivered));
-    assert_eq!(sweep().await, 1);
+    assert_eq!(lag().await, LATE);
+    assert_eq!((sweep().await, lag().await), (1, Duration::ZERO));
     assert!(m.entries(&mark).await.is_empty());
     assert_eq!(m.entries(&parked).await.len(), 1, "a dead letter waits for a person");
     let late = Mark { too_old_at: Some(START), ..mark };
