@@ -16,8 +16,8 @@ pub mod wire;
 
 pub use acts::{ActError, ActOnOutgoing, Acted, MessageStore, Messages, ShownIncoming, ShownOutgoing, Which};
 pub use inbox::{
-    Consumer, Handled, HandlerError, Handling, Inbox, InboxSettings, Incoming, Redriven, Rerun, WithoutId,
-    Word, fingerprint, redrive_inbox, redrive_outbox,
+    Consumer, Handled, HandlerError, Handling, Inbox, InboxSettings, Incoming, Rerun, WithoutId, Word,
+    fingerprint,
 };
 pub use lanes::{Delivery, Lanes, Order};
 pub use onefold_core::Message;
