@@ -182,7 +182,6 @@ pub async fn one_of_equal_versions_at_once_counts<S: ConsumeStore + OutboxStore 
 pub async fn marks_go_when_their_time_is_over_and_their_messages_are_done<S: ConsumeStore + OutboxStore>(
     m: Messages<S>,
 ) {
-    const LATE: Duration = Duration::from_secs(5);
     let (mark, parked) = (m.mark("evt-1", 0, "41"), m.mark("evt-2", 0, "41"));
     m.accept(&mark, &["m-1"]).await;
     m.fail(&parked, 1).await;
