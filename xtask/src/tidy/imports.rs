@@ -36,6 +36,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("engine", &["store", "core"]),
     ("messages", &["engine", "store", "core"]),
     ("webhooks", &["core"]),
+    ("broker-http", &["messages", "webhooks", "client", "core"]),
     ("broker-nats", &["messages", "core"]),
     ("http", &["core", "canon"]),
     ("gateway", &["engine", "http", "core", "canon"]),
