@@ -6,12 +6,15 @@
 
 pub mod lanes;
 pub mod limits;
+mod look_up;
+pub mod mail;
 mod receive;
 mod relay;
 mod sink;
 pub mod wire;
 
 pub use lanes::{Delivery, Lanes, Order};
+pub use look_up::{Found, LookUp};
 pub use onefold_core::Message;
 pub use onefold_store::IfLost;
 pub use receive::{Inbound, Receive, Settle};

@@ -20,3 +20,6 @@ pub(crate) const STORE_PAUSE_MAX: Duration = Duration::from_secs(10);
 pub const BUDGET_WINDOW: Duration = Duration::from_secs(10);
 /// The longest pause that a destination may ask for: what asks for more is looked at again after it.
 pub const NOT_YET_MAX: Duration = Duration::from_secs(3600);
+/// How long one look-up of an unknown message may take, and how many are listed at once.
+pub const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const LOOK_UP_PAGE: u32 = 100;

@@ -38,6 +38,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("webhooks", &["core"]),
     ("broker-http", &["messages", "webhooks", "client", "core"]),
     ("broker-nats", &["messages", "core"]),
+    ("broker-smtp", &["messages", "core"]),
     ("http", &["core", "canon"]),
     ("gateway", &["engine", "http", "core", "canon"]),
     ("api", &["engine", "http", "config", "store", "core"]),
