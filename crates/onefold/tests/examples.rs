@@ -7,6 +7,8 @@ mod atomic;
 #[path = "../examples/atomic_postgres.rs"]
 #[allow(dead_code, reason = "its main reads the environment")]
 mod atomic_postgres;
+#[path = "../examples/notify.rs"]
+mod notify;
 #[path = "../examples/outbox.rs"]
 mod outbox;
 #[path = "../examples/reserved.rs"]
@@ -26,6 +28,11 @@ async fn atomic_example_on_postgresql_runs_any_number_of_times() {
     for _ in 0..2 {
         atomic_postgres::run(&database.url()).await.unwrap();
     }
+}
+
+#[test]
+fn notify_example_runs() {
+    notify::main().unwrap();
 }
 
 #[test]

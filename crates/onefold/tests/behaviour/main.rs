@@ -2,6 +2,7 @@
 
 mod atomic;
 mod borrowed;
+mod notify;
 mod reserved;
 mod resumable;
 mod shop;
