@@ -26,6 +26,8 @@ pub(crate) enum Bench {
     Postgres(Postgres),
     /// Transactions of a service in atomic mode, beside the same transactions without idempotency
     Library(Postgres),
+    /// Messages: written with the business, handled once, relayed
+    Messages(Messages),
     /// Resident memory of the gateway while distinct keys go through it
     Memory(Memory),
     /// All of them
@@ -40,6 +42,19 @@ pub(crate) struct Memory {
     /// Distinct keys
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(10..))]
     pub(crate) keys: u64,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Messages {
+    /// A NATS server with JetStream, in which a stream is made and deleted again [default: no relay to NATS]
+    #[arg(long, env = "ONEFOLD_NATS_URL", value_name = "URL")]
+    pub(crate) nats: Option<String>,
+    /// Messages that wait where the relay is measured
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..))]
+    pub(crate) messages: u32,
+    /// Seconds that a reader's transaction stays open
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) pinned: u64,
 }
 
 #[derive(clap::Args)]

@@ -14,6 +14,8 @@ mod library;
 mod library_calls;
 mod load;
 mod memory;
+mod messages;
+mod messages_relay;
 mod nginx;
 mod postgres;
 mod process;
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Bench::Store => store::run(&settings).map(|report| vec![report]),
         Bench::Library(library) => library::run(&settings, library).map(|report| vec![report]),
         Bench::Postgres(postgres) => postgres::run(&settings, postgres).map(|report| vec![report]),
+        Bench::Messages(messages) => messages::run(&settings, messages).map(|report| vec![report]),
         Bench::Memory(memory) => memory::run(&settings, memory.keys).map(|report| vec![report]),
         Bench::All(memory) => all(&settings, memory.keys),
     };

@@ -11,4 +11,4 @@ pub mod orders;
 pub mod parallel;
 
 pub use expect::{assert_fresh, assert_problem, assert_replay};
-pub use orders::{ROUTE, gateway, order, order_of, setup};
+pub use orders::{ROUTE, gateway, gateway_on, order, order_of, setup, setup_on, twins};

@@ -1,22 +1,39 @@
-//! Section 3 of the cases: many callers at once, leases, several gateways.
+//! Section 3 of the cases: many callers at once, leases, several gateways, on each kind of store; with section 4 behind a
+//! pooler it is B125.
 //!
 //! B30's other half (a memory store with several replicas) has no subject: the gateway offers no such store.
 //! B33 is a library's case; here stands its twin for the gateway.
 
 use std::time::{Duration, Instant};
 
-use onefold_e2e::{ROUTE, assert_fresh, assert_problem, assert_replay, gateway, order, parallel};
-use onefold_testkit::{Gate, Gateway, Reply, Upstream, wait};
+use onefold_e2e::{
+    ROUTE, assert_fresh, assert_problem, assert_replay, gateway_on, order, parallel, setup_on, twins,
+};
+use onefold_testkit::{Gate, Gateway, Reply, Store, Upstream, on_each_store, wait};
+
+on_each_store!(
+    b25_equal_requests_at_once_have_one_effect,
+    b26_waiter_is_woken_by_the_end_of_the_attempt,
+    b26_wait_ends_at_its_limit,
+    b26_without_waiting_the_second_is_told_at_once_when_to_come_again,
+    b27_living_attempt_outlasts_its_lease,
+    b27_late_success_of_a_frozen_owner_changes_nothing_after_a_takeover,
+    b27_word_of_a_thawed_owner_settles_the_unknown,
+    b28_losers_of_the_race_are_no_errors,
+    b30_repeat_at_another_gateway_is_a_replay,
+    b30_waiter_at_another_gateway_gets_the_result,
+    b33_starts_at_two_gateways_at_once_have_one_effect,
+    b125_gateways_that_start_at_once_make_one_store,
+);
 
 const BUSY: &str = "while_running = { busy = true }";
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b25_equal_requests_at_once_have_one_effect() {
+async fn b25_equal_requests_at_once_have_one_effect(store: &Store) {
     const GROUPS: usize = 10;
     const ROUNDS_IN_A_GROUP: usize = 10;
     let upstream = Upstream::start().await;
     upstream.always(ROUTE, Reply::count().delay_before(Duration::from_millis(300)).body("placed"));
-    let gateway = gateway(&upstream, "").await;
+    let gateway = gateway_on(store, &upstream, "").await;
     for group in 0..GROUPS {
         let rounds = (0..ROUNDS_IN_A_GROUP).map(|round| {
             let request = order(&format!("k-{group}-{round}"));
@@ -29,10 +46,9 @@ async fn b25_equal_requests_at_once_have_one_effect() {
     assert_eq!(upstream.count(ROUTE), (GROUPS * ROUNDS_IN_A_GROUP) as u64);
 }
 
-#[tokio::test]
-async fn b26_waiter_is_woken_by_the_end_of_the_attempt() {
+async fn b26_waiter_is_woken_by_the_end_of_the_attempt(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = gateway(&upstream, r#"while_running = { wait = "15s" }"#).await;
+    let gateway = gateway_on(store, &upstream, r#"while_running = { wait = "15s" }"#).await;
     let gate = Gate::closed();
     upstream.next(ROUTE, Reply::count().hold_before(&gate));
     let first = parallel::send(order("k-1"), gateway.address());
@@ -46,10 +62,9 @@ async fn b26_waiter_is_woken_by_the_end_of_the_attempt() {
     assert!(opened.elapsed() < Duration::from_secs(1), "woken only after {:?}", opened.elapsed());
 }
 
-#[tokio::test]
-async fn b26_wait_ends_at_its_limit() {
+async fn b26_wait_ends_at_its_limit(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = gateway(&upstream, r#"while_running = { wait = "1s" }"#).await;
+    let gateway = gateway_on(store, &upstream, r#"while_running = { wait = "1s" }"#).await;
     let gate = Gate::closed();
     upstream.next(ROUTE, Reply::count().hold_before(&gate));
     let first = parallel::send(order("k-1"), gateway.address());
@@ -61,10 +76,9 @@ async fn b26_wait_ends_at_its_limit() {
     assert_fresh(&first.await.unwrap(), 200);
 }
 
-#[tokio::test]
-async fn b26_without_waiting_the_second_is_told_at_once_when_to_come_again() {
+async fn b26_without_waiting_the_second_is_told_at_once_when_to_come_again(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = gateway(&upstream, BUSY).await;
+    let gateway = gateway_on(store, &upstream, BUSY).await;
     let gate = Gate::closed();
     upstream.next(ROUTE, Reply::count().hold_before(&gate));
     let first = parallel::send(order("k-1"), gateway.address());
@@ -77,10 +91,9 @@ async fn b26_without_waiting_the_second_is_told_at_once_when_to_come_again() {
     assert_eq!(upstream.count(ROUTE), 1);
 }
 
-#[tokio::test]
-async fn b27_living_attempt_outlasts_its_lease() {
+async fn b27_living_attempt_outlasts_its_lease(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = gateway(&upstream, &format!("{BUSY}\nlease = \"1s\"")).await;
+    let gateway = gateway_on(store, &upstream, &format!("{BUSY}\nlease = \"1s\"")).await;
     let gate = Gate::closed();
     upstream.next(ROUTE, Reply::count().hold_before(&gate));
     let first = parallel::send(order("k-1"), gateway.address());
@@ -97,10 +110,11 @@ async fn b27_living_attempt_outlasts_its_lease() {
 /// Two gateways on one store; the first one is frozen while its attempt stands before the closed gate, after
 /// the effect.
 async fn frozen_owner(
+    store: &Store,
     upstream: &Upstream,
     lines: &str,
 ) -> (Gateway, Gateway, Gate, tokio::task::JoinHandle<onefold_testkit::Answer>) {
-    let owner = gateway(upstream, &format!("{BUSY}\nlease = \"1s\"\n{lines}")).await;
+    let owner = gateway_on(store, upstream, &format!("{BUSY}\nlease = \"1s\"\n{lines}")).await;
     let other = owner.twin().await;
     let gate = Gate::closed();
     upstream.next(ROUTE, Reply::count().hold_after(&gate));
@@ -110,10 +124,9 @@ async fn frozen_owner(
     (owner, other, gate, first)
 }
 
-#[tokio::test]
-async fn b27_late_success_of_a_frozen_owner_changes_nothing_after_a_takeover() {
+async fn b27_late_success_of_a_frozen_owner_changes_nothing_after_a_takeover(store: &Store) {
     let upstream = Upstream::start().await;
-    let (owner, other, gate, first) = frozen_owner(&upstream, r#"on_stale = "resume""#).await;
+    let (owner, other, gate, first) = frozen_owner(store, &upstream, r#"on_stale = "resume""#).await;
     let second = wait::some(wait::DEADLINE, "the claim is taken over", async || {
         let answer = other.send(&order("k-1")).await;
         (answer.status == 200).then_some(answer)
@@ -136,10 +149,9 @@ async fn b27_late_success_of_a_frozen_owner_changes_nothing_after_a_takeover() {
     assert_eq!(upstream.count(ROUTE), 2, "no third execution");
 }
 
-#[tokio::test]
-async fn b27_word_of_a_thawed_owner_settles_the_unknown() {
+async fn b27_word_of_a_thawed_owner_settles_the_unknown(store: &Store) {
     let upstream = Upstream::start().await;
-    let (owner, other, gate, first) = frozen_owner(&upstream, "").await;
+    let (owner, other, gate, first) = frozen_owner(store, &upstream, "").await;
     wait::until_within(wait::DEADLINE, "the outcome is unknown", async || {
         other.send(&order("k-1")).await.problem().as_deref() == Some("outcome-unknown")
     })
@@ -157,12 +169,11 @@ async fn b27_word_of_a_thawed_owner_settles_the_unknown() {
     assert_eq!(upstream.count(ROUTE), 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn b28_losers_of_the_race_are_no_errors() {
+async fn b28_losers_of_the_race_are_no_errors(store: &Store) {
     const ROUNDS: usize = 20;
     let upstream = Upstream::start().await;
     upstream.always(ROUTE, Reply::count().delay_before(Duration::from_millis(20)).body("placed"));
-    let one = gateway(&upstream, "").await;
+    let one = gateway_on(store, &upstream, "").await;
     let two = one.twin().await;
     for round in 0..ROUNDS {
         let request = order(&format!("k-{round}"));
@@ -176,10 +187,9 @@ async fn b28_losers_of_the_race_are_no_errors() {
     }
 }
 
-#[tokio::test]
-async fn b30_repeat_at_another_gateway_is_a_replay() {
+async fn b30_repeat_at_another_gateway_is_a_replay(store: &Store) {
     let upstream = Upstream::start().await;
-    let one = gateway(&upstream, "").await;
+    let one = gateway_on(store, &upstream, "").await;
     let two = one.twin().await;
     let first = one.send(&order("k-1")).await;
     assert_fresh(&first, 200);
@@ -187,10 +197,9 @@ async fn b30_repeat_at_another_gateway_is_a_replay() {
     assert_eq!(upstream.count(ROUTE), 1);
 }
 
-#[tokio::test]
-async fn b30_waiter_at_another_gateway_gets_the_result() {
+async fn b30_waiter_at_another_gateway_gets_the_result(store: &Store) {
     let upstream = Upstream::start().await;
-    let one = gateway(&upstream, r#"while_running = { wait = "20s" }"#).await;
+    let one = gateway_on(store, &upstream, r#"while_running = { wait = "20s" }"#).await;
     let two = one.twin().await;
     let gate = Gate::closed();
     upstream.next(ROUTE, Reply::count().hold_before(&gate));
@@ -203,13 +212,29 @@ async fn b30_waiter_at_another_gateway_gets_the_result() {
     assert_eq!(upstream.count(ROUTE), 1);
 }
 
-#[tokio::test]
-async fn b33_starts_at_two_gateways_at_once_have_one_effect() {
+async fn b33_starts_at_two_gateways_at_once_have_one_effect(store: &Store) {
     let upstream = Upstream::start().await;
     upstream.always(ROUTE, Reply::count().delay_before(Duration::from_secs(1)).body("placed"));
-    let one = gateway(&upstream, "").await;
+    let one = gateway_on(store, &upstream, "").await;
     let two = one.twin().await;
     let sent = parallel::send_all(&order("k-1"), 10, &[one.address(), two.address()]);
     parallel::assert_one_result(&parallel::answers(sent).await, b"placed");
     assert_eq!(upstream.count(ROUTE), 1);
+}
+
+async fn b125_gateways_that_start_at_once_make_one_store(store: &Store) {
+    const ROUNDS: usize = 10;
+    let upstream = Upstream::start().await;
+    upstream.always(ROUTE, Reply::count().delay_before(Duration::from_millis(200)).body("placed"));
+    let gateways = twins(setup_on(store, &upstream, ""), 3).await;
+    let addresses: Vec<_> = gateways.iter().map(Gateway::address).collect();
+    let rounds = (0..ROUNDS).map(|round| parallel::send_all(&order(&format!("k-{round}")), 50, &addresses));
+    for round in rounds.collect::<Vec<_>>() {
+        parallel::assert_one_result(&parallel::answers(round).await, b"placed");
+    }
+    assert_eq!(upstream.count(ROUTE), ROUNDS as u64);
+    for gateway in &gateways {
+        let errors = gateway.metrics().await.sum("onefold_store_errors_total");
+        assert!(errors == 0.0, "{errors} store errors; {}", gateway.log());
+    }
 }

@@ -4,9 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use onefold_e2e::{ROUTE, assert_fresh, assert_problem, order, order_of, setup};
-use onefold_testkit::{Answer, Gate, Gateway, Reply, Setup, Upstream, wait};
+use onefold_e2e::{ROUTE, assert_fresh, assert_problem, order, order_of, setup, setup_on, twins};
+use onefold_testkit::{Answer, Gate, Gateway, Reply, Setup, Store, Upstream, on_each_store, wait};
 use serde_json::Value;
+
+on_each_store!(
+    b102_effect_whose_answer_never_came_is_found_and_settles_the_key,
+    b58_late_answer_counts_more_than_the_look_up,
+    negative_look_up_that_the_original_overtakes_has_no_second_effect,
+    settled_negative_frees_the_key_at_the_second_answer,
+    negative_behind_a_tombstone_frees_the_key_at_once,
+    b98_same_key_sends_the_same_request_on_under_the_same_downstream_key,
+    b101_authority_that_is_still_at_it_is_asked_again,
+    negative_without_a_fence_is_kept_and_frees_nothing,
+    attempt_of_a_killed_gateway_is_looked_up_after_its_lease,
+    b102_outcome_that_a_killed_gateway_left_is_looked_up_by_one_of_the_others,
+    of_two_gateways_on_one_store_one_looks_up_at_a_time,
+);
 
 /// Where orders are looked up.
 const LOOK_UP: &str = "/lookup";
@@ -20,6 +34,10 @@ fn looks_up(upstream: &Upstream, fence: &str, lines: &str) -> Setup {
     );
     setup(upstream, &format!("while_running = {{ busy = true }}\n{reconcile}\n{lines}"))
         .upstream("timeout = \"200ms\"")
+}
+
+fn looks_up_on(store: &Store, upstream: &Upstream, fence: &str, lines: &str) -> Setup {
+    looks_up(upstream, fence, lines).store_url(store.url())
 }
 
 const SETTLED: &str = ", fence = \"settled\", window = \"200ms\"";
@@ -63,10 +81,9 @@ async fn history(gateway: &Gateway, id: &str) -> Vec<String> {
     kinds.map(|event| event["kind"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-#[tokio::test]
-async fn b102_effect_whose_answer_never_came_is_found_and_settles_the_key() {
+async fn b102_effect_whose_answer_never_came_is_found_and_settles_the_key(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = looks_up(&upstream, SETTLED, "").start().await;
+    let gateway = looks_up_on(store, &upstream, SETTLED, "").start().await;
     upstream.next(ROUTE, Reply::count().hold_after(&Gate::closed()));
     upstream.always(LOOK_UP, found());
     let id = lose(&gateway).await;
@@ -86,10 +103,9 @@ async fn b102_effect_whose_answer_never_came_is_found_and_settles_the_key() {
     assert!(metrics.text().contains("verdict=\"happened\""), "{}", metrics.text());
 }
 
-#[tokio::test]
-async fn b58_late_answer_counts_more_than_the_look_up() {
+async fn b58_late_answer_counts_more_than_the_look_up(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = looks_up(&upstream, SETTLED, "").start().await;
+    let gateway = looks_up_on(store, &upstream, SETTLED, "").start().await;
     let gate = Gate::closed();
     upstream.next(ROUTE, Reply::status(201).hold_after(&gate));
     upstream.always(LOOK_UP, found());
@@ -105,10 +121,9 @@ async fn b58_late_answer_counts_more_than_the_look_up() {
     assert_eq!(gateway.metrics().await.sum("onefold_late_successes_total"), 0.0);
 }
 
-#[tokio::test]
-async fn negative_look_up_that_the_original_overtakes_has_no_second_effect() {
+async fn negative_look_up_that_the_original_overtakes_has_no_second_effect(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = looks_up(&upstream, SETTLED, "").start().await;
+    let gateway = looks_up_on(store, &upstream, SETTLED, "").start().await;
     let (gate, landed) = (Gate::closed(), Arc::new(AtomicBool::new(false)));
     upstream.next(ROUTE, Reply::count().hold_before(&gate).close_after_effect());
     let has_landed = landed.clone();
@@ -132,10 +147,9 @@ async fn negative_look_up_that_the_original_overtakes_has_no_second_effect() {
     assert_eq!(history(&gateway, &id).await, expected);
 }
 
-#[tokio::test]
-async fn settled_negative_frees_the_key_at_the_second_answer() {
+async fn settled_negative_frees_the_key_at_the_second_answer(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = looks_up(&upstream, SETTLED, "").start().await;
+    let gateway = looks_up_on(store, &upstream, SETTLED, "").start().await;
     upstream.next(ROUTE, Reply::count().close_before_effect());
     upstream.always(LOOK_UP, Reply::status(404));
     lose(&gateway).await;
@@ -149,10 +163,9 @@ async fn settled_negative_frees_the_key_at_the_second_answer() {
     assert!(second.at - begun >= Duration::from_millis(12 * 200), "{:?}", second.at - begun);
 }
 
-#[tokio::test]
-async fn negative_behind_a_tombstone_frees_the_key_at_once() {
+async fn negative_behind_a_tombstone_frees_the_key_at_once(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = looks_up(&upstream, ", fence = \"tombstoned\"", "").start().await;
+    let gateway = looks_up_on(store, &upstream, ", fence = \"tombstoned\"", "").start().await;
     upstream.next(ROUTE, Reply::count().close_before_effect());
     upstream.always(LOOK_UP, Reply::status(404));
     lose(&gateway).await;
@@ -160,15 +173,14 @@ async fn negative_behind_a_tombstone_frees_the_key_at_once() {
     assert_eq!((upstream.count(ROUTE), upstream.seen_at(LOOK_UP).len()), (1, 1));
 }
 
-#[tokio::test]
-async fn b98_same_key_sends_the_same_request_on_under_the_same_downstream_key() {
+async fn b98_same_key_sends_the_same_request_on_under_the_same_downstream_key(store: &Store) {
     let upstream = Upstream::start().await;
     let url = upstream.url();
     let lines = format!(
         "forward_key = \"derived\"\nwhile_running = {{ busy = true }}\non_stale = \"reconcile\"\n\
          reconcile = {{ get = \"{url}{LOOK_UP}?key={{{{downstream_key}}}}\", happened = \"200\", did_not_happen = \"404\", fence = \"same_key\" }}"
     );
-    let mut gateway = setup(&upstream, &lines).start().await;
+    let mut gateway = setup_on(store, &upstream, &lines).start().await;
     upstream.next(ROUTE, Reply::count().close_after_effect());
     upstream.always(LOOK_UP, Reply::status(404));
     let id = lose(&gateway).await;
@@ -190,10 +202,9 @@ async fn b98_same_key_sends_the_same_request_on_under_the_same_downstream_key() 
     assert_eq!(asked, format!("{LOOK_UP}?key={}", keys[0].trim_matches('"')));
 }
 
-#[tokio::test]
-async fn b101_authority_that_is_still_at_it_is_asked_again() {
+async fn b101_authority_that_is_still_at_it_is_asked_again(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = looks_up(&upstream, SETTLED, "").start().await;
+    let gateway = looks_up_on(store, &upstream, SETTLED, "").start().await;
     upstream.next(ROUTE, Reply::count().close_after_effect());
     for _ in 0..2 {
         upstream.next(LOOK_UP, Reply::status(409).json(r#"{"state":"in progress"}"#));
@@ -232,10 +243,9 @@ async fn answer_that_says_nothing_frees_nothing_and_redirects_are_not_followed()
     }
 }
 
-#[tokio::test]
-async fn negative_without_a_fence_is_kept_and_frees_nothing() {
+async fn negative_without_a_fence_is_kept_and_frees_nothing(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = looks_up(&upstream, "", "").start().await;
+    let gateway = looks_up_on(store, &upstream, "", "").start().await;
     assert!(gateway.log().contains("without a fence"), "{}", gateway.log());
     upstream.next(ROUTE, Reply::count().close_before_effect());
     upstream.always(LOOK_UP, Reply::status(404));
@@ -272,11 +282,10 @@ async fn current_gives_what_the_look_up_found() {
     assert_eq!((answer.status, answer.text().as_str()), (200, r#"{"order":5001}"#));
 }
 
-#[tokio::test]
-async fn attempt_of_a_killed_gateway_is_looked_up_after_its_lease() {
+async fn attempt_of_a_killed_gateway_is_looked_up_after_its_lease(store: &Store) {
     let upstream = Upstream::start().await;
     let lines = "on_stale = \"reconcile\"\nlease = \"1s\"";
-    let mut gateway = looks_up(&upstream, SETTLED, lines).start().await;
+    let mut gateway = looks_up_on(store, &upstream, SETTLED, lines).start().await;
     upstream.next(ROUTE, Reply::count().hold_after(&Gate::closed()));
     upstream.always(LOOK_UP, found());
     let address = gateway.address();
@@ -317,10 +326,37 @@ async fn gateway_killed_between_verdict_and_write_asks_again() {
     assert_eq!((upstream.count(ROUTE), upstream.seen_at(LOOK_UP).len()), (1, 2));
 }
 
-#[tokio::test]
-async fn of_two_gateways_on_one_store_one_looks_up_at_a_time() {
+async fn b102_outcome_that_a_killed_gateway_left_is_looked_up_by_one_of_the_others(store: &Store) {
     let upstream = Upstream::start().await;
-    let first = looks_up(&upstream, SETTLED, "").start().await;
+    let lines = format!(
+        "lease = \"1s\"\non_stale = \"reconcile\"\nwhile_running = {{ busy = true }}\n\
+         reconcile = {{ get = \"{}{LOOK_UP}?key={{{{key}}}}\", happened = \"200\" }}",
+        upstream.url()
+    );
+    let mut gateways = twins(setup_on(store, &upstream, &lines), 3).await;
+    upstream.next(ROUTE, Reply::count().hold_after(&Gate::closed()));
+    let gate = Gate::closed();
+    upstream.always(LOOK_UP, found().hold_before(&gate));
+    let address = gateways[0].address();
+    let first = tokio::spawn(async move { order("k-1").try_send(address).await });
+    upstream.reached(ROUTE, 1).await;
+    gateways[0].kill();
+    assert!(first.await.unwrap().is_err(), "nobody was there to answer");
+    upstream.received(LOOK_UP, 1).await;
+    // Both look for work every second; the turn is with one of them.
+    for gateway in &gateways[1..] {
+        assert_problem(&gateway.send(&order("k-1")).await, 409, "outcome-unknown");
+    }
+    gate.open();
+    for gateway in &gateways[1..] {
+        assert_found(&known(gateway).await);
+    }
+    assert_eq!((upstream.count(ROUTE), upstream.seen_at(LOOK_UP).len()), (1, 1));
+}
+
+async fn of_two_gateways_on_one_store_one_looks_up_at_a_time(store: &Store) {
+    let upstream = Upstream::start().await;
+    let first = looks_up_on(store, &upstream, SETTLED, "").start().await;
     let second = first.twin().await;
     upstream.next(ROUTE, Reply::count().close_after_effect());
     let held = Reply::status(503).delay_before(Duration::from_millis(150));

@@ -1,13 +1,21 @@
 //! Section 5 of the cases, heads and bodies: what a replay gives back, byte for byte. Streams and limits are
 //! in `replay_streams.rs`.
 
-use onefold_e2e::{ROUTE, assert_fresh, assert_problem, assert_replay, gateway, order};
-use onefold_testkit::{Answer, Connection, RawUpstream, Reply, Request, Setup, Step, Upstream};
+use onefold_e2e::{ROUTE, assert_fresh, assert_problem, assert_replay, gateway, gateway_on, order};
+use onefold_testkit::{
+    Answer, Connection, RawUpstream, Reply, Request, Setup, Step, Store, Upstream, on_each_store,
+};
+
+on_each_store!(b52_empty_result_is_a_result, b52_falsy_results_are_results);
 
 /// Sends one order twice and hands back both answers; the second one is a replay of the first.
 async fn twice(reply: Reply) -> (Answer, Answer) {
+    twice_on(&Store::sqlite(), reply).await
+}
+
+async fn twice_on(store: &Store, reply: Reply) -> (Answer, Answer) {
     let upstream = Upstream::start().await;
-    let gateway = gateway(&upstream, "").await;
+    let gateway = gateway_on(store, &upstream, "").await;
     upstream.next(ROUTE, reply);
     let first = gateway.send(&order("k-1")).await;
     let second = gateway.send(&order("k-1")).await;
@@ -155,18 +163,24 @@ async fn b51_upstream_cannot_fake_the_marker() {
     assert_eq!(second.lines("idempotent-replayed"), [b"true".as_slice()], "once, by the layer");
 }
 
-#[tokio::test]
-async fn b52_empty_result_is_a_result() {
-    let (first, second) = twice(Reply::count().body("")).await;
+async fn b52_empty_result_is_a_result(store: &Store) {
+    let (first, second) = twice_on(store, Reply::count().body("")).await;
     assert_eq!((first.status, second.status), (200, 200));
     assert!(second.body.is_empty());
 }
 
-#[tokio::test]
-async fn b52_falsy_results_are_results() {
-    for body in ["0", "false", "\"\"", "[]", "null"] {
-        let (_, second) = twice(Reply::count().json(body)).await;
+async fn b52_falsy_results_are_results(store: &Store) {
+    let upstream = Upstream::start().await;
+    let gateway = gateway_on(store, &upstream, "").await;
+    for (nth, body) in ["0", "false", "\"\"", "[]", "null"].into_iter().enumerate() {
+        upstream.next(ROUTE, Reply::count().json(body));
+        let request = order(&format!("k-{nth}"));
+        let first = gateway.send(&request).await;
+        assert_fresh(&first, 200);
+        let second = gateway.send(&request).await;
+        assert_replay(&second, &first);
         assert_eq!(second.text(), body);
+        assert_eq!(upstream.count(ROUTE), nth as u64 + 1);
     }
 }
 

@@ -1,25 +1,23 @@
-//! Section 15 of the cases: the store goes away and comes back (B129, for SQLite).
+//! Section 15 of the cases: the store goes away and comes back (B129), a locked file and a killed server.
 
 use std::time::{Duration, Instant};
 
-use onefold_e2e::{ROUTE, assert_fresh, gateway, order, setup};
-use onefold_testkit::{Gateway, Request, Upstream, wait};
-use rusqlite::Connection;
+use onefold_e2e::{ROUTE, assert_fresh, assert_replay, order, parallel, setup};
+use onefold_testkit::{FragileStore, Gate, Reply, Request, Upstream, on_each_outage, wait};
 
-/// Takes the store's write lock, as a runaway program would; dropping the connection gives it back.
-fn lock(gateway: &Gateway) -> Connection {
-    let connection = Connection::open(gateway.setup().store_path()).expect("opens the store");
-    connection.busy_timeout(Duration::from_secs(10)).expect("a patient connection");
-    connection.execute_batch("BEGIN EXCLUSIVE").expect("takes the lock");
-    connection
-}
+on_each_outage!(
+    b129_store_out_of_reach_fails_closed_and_recovers_by_itself,
+    b129_outage_is_visible_to_operators,
+    b129_result_that_cannot_be_stored_still_reaches_the_caller_and_nothing_runs_again,
+    log_that_nobody_reads_does_not_keep_the_store_from_coming_back,
+);
 
-#[tokio::test]
-async fn b129_store_out_of_reach_fails_closed_and_recovers_by_itself() {
+async fn b129_store_out_of_reach_fails_closed_and_recovers_by_itself(mut store: FragileStore) {
     let upstream = Upstream::start().await;
-    let gateway = gateway(&upstream, "").await;
-    assert_fresh(&gateway.send(&order("k-before")).await, 200);
-    let outage = lock(&gateway);
+    let gateway = setup(&upstream, "").store_url(store.url()).start().await;
+    let before = gateway.send(&order("k-before")).await;
+    assert_fresh(&before, 200);
+    store.go_away();
     for nth in 1..=3 {
         let answer = gateway.send(&order(&format!("k-{nth}"))).await;
         assert_eq!(
@@ -32,48 +30,51 @@ async fn b129_store_out_of_reach_fails_closed_and_recovers_by_itself() {
     assert_eq!(upstream.count(ROUTE), 1, "nothing ran without a claim");
     assert_fresh(&gateway.send(&Request::post("/notes").json("{}")).await, 200);
     assert_fresh(&gateway.send(&Request::get("/notes")).await, 200);
-    drop(outage);
+    store.come_back();
     for nth in 1..=3 {
-        let key = format!("k-{nth}");
-        wait::until_within(wait::DEADLINE, "the gateway has recovered", async || {
-            gateway.send(&order(&key)).await.status == 200
+        let request = order(&format!("k-{nth}"));
+        let again = wait::some(wait::DEADLINE, "the gateway has recovered", async || {
+            let answer = gateway.send(&request).await;
+            (answer.status == 200).then_some(answer)
         })
         .await;
+        assert!(!again.is_replay(), "it was never executed: {again}");
     }
+    assert_replay(&gateway.send(&order("k-before")).await, &before);
     assert_eq!(upstream.count(ROUTE), 4, "each key ran once");
 }
 
-#[tokio::test]
-async fn b129_outage_is_visible_to_operators() {
+async fn b129_outage_is_visible_to_operators(mut store: FragileStore) {
     let upstream = Upstream::start().await;
-    let gateway = gateway(&upstream, "").await;
+    let gateway = setup(&upstream, "").store_url(store.url()).start().await;
     assert_eq!(gateway.admin_get("/readyz").await.status, 200);
-    let outage = lock(&gateway);
+    store.go_away();
     assert_eq!(gateway.send(&order("k-1")).await.status, 503);
     assert!(gateway.metrics().await.sum("onefold_store_errors_total") >= 1.0);
     assert_eq!(gateway.admin_get("/readyz").await.status, 503, "writable is part of ready");
     assert_eq!(gateway.admin_get("/healthz").await.status, 200, "alive all the same");
-    drop(outage);
+    store.come_back();
     wait::until_within(wait::DEADLINE, "the gateway is ready again", async || {
         gateway.admin_get("/readyz").await.status == 200
     })
     .await;
 }
 
-#[tokio::test]
-async fn result_that_cannot_be_stored_still_reaches_the_caller_and_nothing_runs_again() {
+async fn b129_result_that_cannot_be_stored_still_reaches_the_caller_and_nothing_runs_again(
+    mut store: FragileStore,
+) {
     let upstream = Upstream::start().await;
     let lines = "while_running = { busy = true }\nlease = \"1s\"";
-    let gateway = gateway(&upstream, lines).await;
-    let gate = onefold_testkit::Gate::closed();
-    upstream.next(ROUTE, onefold_testkit::Reply::count().hold_after(&gate));
-    let first = onefold_e2e::parallel::send(order("k-1"), gateway.address());
+    let gateway = setup(&upstream, lines).store_url(store.url()).start().await;
+    let gate = Gate::closed();
+    upstream.next(ROUTE, Reply::count().hold_after(&gate));
+    let first = parallel::send(order("k-1"), gateway.address());
     upstream.reached(ROUTE, 1).await;
-    let outage = lock(&gateway);
+    store.go_away();
     gate.open();
     let first = first.await.unwrap();
     assert_eq!((first.status, first.n()), (200, 1), "{first}");
-    drop(outage);
+    store.come_back();
     wait::until_within(wait::DEADLINE, "the key is settled", async || {
         let answer = gateway.send(&order("k-1")).await;
         answer.is_replay() || answer.problem().as_deref() == Some("outcome-unknown")
@@ -82,18 +83,18 @@ async fn result_that_cannot_be_stored_still_reaches_the_caller_and_nothing_runs_
     assert_eq!(upstream.count(ROUTE), 1);
 }
 
-#[tokio::test]
-async fn log_that_nobody_reads_does_not_keep_the_store_from_coming_back() {
+async fn log_that_nobody_reads_does_not_keep_the_store_from_coming_back(mut store: FragileStore) {
     let upstream = Upstream::start().await;
-    let gateway = setup(&upstream, "").arg("--log").arg("debug").log_reader_goes_away().start().await;
+    let own = setup(&upstream, "").store_url(store.url());
+    let gateway = own.arg("--log").arg("debug").log_reader_goes_away().start().await;
     assert_fresh(&gateway.send(&order("k-before")).await, 200);
-    let outage = lock(&gateway);
+    store.go_away();
     let begun = Instant::now();
     let refused = gateway.send(&order("k-1")).await;
     assert!((500..600).contains(&refused.status), "{refused}");
     let rest = Duration::from_secs(3).saturating_sub(begun.elapsed());
     wait::pass_time(rest, "the store is to be out of reach for three seconds").await;
-    drop(outage);
+    store.come_back();
     for nth in 2..=4 {
         let key = format!("k-{nth}");
         wait::until_within(wait::DEADLINE, "protected requests work again", async || {

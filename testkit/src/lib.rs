@@ -1,4 +1,4 @@
-//! Starters and peers for tests: a counting upstream, a raw client, the real binary.
+//! Starters and peers for tests: a counting upstream, a raw client, the real binary, a store of each kind.
 //!
 //! Everything here speaks to the product from outside, over sockets and processes, and knows none of its
 //! crates. Nothing here sleeps for a fixed time where a condition can be waited for ([`wait`]), and every
@@ -8,20 +8,25 @@ pub mod answer;
 pub mod binary;
 pub mod client;
 pub mod directory;
+pub mod expired;
 pub mod gate;
 pub mod gateway;
 pub mod h2_client;
 pub mod metrics;
 pub mod nats;
+pub mod outage;
 pub mod pgbouncer;
 pub mod postgres;
 pub mod process;
+pub mod rabbitmq;
 pub mod raw_upstream;
 pub mod reply;
 pub mod request;
 pub mod setup;
 pub mod skipped;
 pub mod smtp;
+pub mod sql;
+pub mod store;
 pub mod upstream;
 pub mod wait;
 pub mod wire;
@@ -38,9 +43,12 @@ pub use gate::Gate;
 pub use gateway::Gateway;
 pub use h2_client::H2Connection;
 pub use nats::NatsServer;
+pub use outage::FragileStore;
+pub use rabbitmq::RabbitServer;
 pub use raw_upstream::{RawUpstream, Step};
 pub use reply::{Missing, Reply};
 pub use request::Request;
 pub use setup::Setup;
 pub use smtp::{SmtpServer, TakenMail};
+pub use store::Store;
 pub use upstream::{ReservedAddress, Seen, Upstream};

@@ -4,9 +4,10 @@
 //! The shared server flushes nothing (`fsync = off`): it outlives no crash of the host. A test about durability starts
 //! one of its own. A test that fails keeps its database as long as the server lives.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -320,12 +321,32 @@ impl Database {
         }
     }
 
+    /// Restores a dump of that one, as an operator would: with `pg_dump` and `psql`. Says why it cannot where one of
+    /// them is missing.
+    ///
+    /// # Panics
+    /// When the dump or its restoring fails.
+    pub fn copy_from(&self, other: &Database) -> Result<(), String> {
+        let find = |name| servers::program(name, &versions()).ok_or(format!("no {name} is installed"));
+        let (mut dump, mut restore) = (Command::new(find("pg_dump")?), Command::new(find("psql")?));
+        let dumped = dump.arg(other.url()).output().expect("pg_dump runs");
+        assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+        restore.args(["-q", "-v", "ON_ERROR_STOP=1", "-d", &self.url()]);
+        restore.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut restoring = restore.spawn().expect("psql runs");
+        let written = restoring.stdin.take().map(|mut stdin| stdin.write_all(&dumped.stdout));
+        let restored = restoring.wait_with_output().expect("psql ends");
+        assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+        written.expect("psql reads").expect("psql reads all");
+        Ok(())
+    }
+
     /// Carries out SQL in it.
     ///
     /// # Panics
     /// When the server refuses.
     pub async fn execute(&self, sql: &str) {
-        run(&self.url(), sql).await;
+        execute_at(&self.url(), sql).await;
     }
 
     /// The first column of the first row, as text.
@@ -333,7 +354,7 @@ impl Database {
     /// # Panics
     /// When the server refuses, or has no row.
     pub async fn ask(&self, sql: &str) -> String {
-        first(rows(&self.url(), sql).await).expect("a row")
+        ask_at(&self.url(), sql).await
     }
 }
 
@@ -352,6 +373,22 @@ impl Drop for Database {
         // A server that the test has killed has no database to drop.
         let _ = dropped.join();
     }
+}
+
+/// Carries out SQL in the database of this address.
+///
+/// # Panics
+/// When the server refuses.
+pub async fn execute_at(url: &str, sql: &str) {
+    run(url, sql).await;
+}
+
+/// The first column of the first row in the database of this address, as text.
+///
+/// # Panics
+/// When the server refuses, or has no row.
+pub async fn ask_at(url: &str, sql: &str) -> String {
+    first(rows(url, sql).await).expect("a row")
 }
 
 /// The first column of the first row.

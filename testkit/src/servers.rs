@@ -19,7 +19,7 @@ pub(crate) use guardian::guard;
 pub(crate) use user::User;
 
 /// How long a server may take to start: generous, since test machines are slow.
-pub(crate) const START_DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const START_DEADLINE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The folder of this run's shared servers.

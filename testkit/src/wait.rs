@@ -14,7 +14,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Waits until `holds` says yes, at most [`DEADLINE`]; panics with `what` otherwise.
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    until_within(DEADLINE, what, async || holds()).await;
+    // No closure of futures in between: what is spawned may wait so, too.
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain until {what}");
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// Waits until the asynchronous `holds` says yes, at most `deadline`; panics with `what` otherwise.

@@ -27,7 +27,7 @@ usage: cargo xtask <verb>
 
   check                formatting, clippy and tidy: the quick look before a commit
   test                 every test of the workspace, the documentation's examples, tidy; then what was skipped and why
-  bench NAME [ARGS…]   one benchmark (gateway, store, postgres, library, memory) on release builds; ARGS go to the benchmark
+  bench NAME [ARGS…]   one benchmark (gateway, store, postgres, library, messages, memory) on release builds; ARGS go to the benchmark
   kill [--rounds N]    kill and restart the release binary N times (default 200)
   docs                 build the documentation without a warning; follow every relative link of every page
   tidy                 the rules of this repository that no compiler knows

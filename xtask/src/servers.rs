@@ -49,6 +49,13 @@ const SERVERS: &[Server] = &[
         package: "nats-server",
     },
     Server {
+        name: "RabbitMQ",
+        variable: "ONEFOLD_RABBITMQ_URL",
+        program: "rabbitmq-server",
+        versions: None,
+        package: "rabbitmq-server",
+    },
+    Server {
         name: "aiosmtpd",
         variable: "ONEFOLD_SMTP_PYTHON",
         program: "aiosmtpd",

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold::guest::{Begun, Entering, Next};
+use onefold::messages::{Destination, Message, Relay};
 use onefold::{Call, CallError, Done, Engine, Keeper, Limits, OperationId, Verdict};
+use onefold_store::OutboxStore;
 use onefold_store_postgres::{Address, OpenError, Options, PostgresStore};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sqlx::{Postgres, Transaction};
+use sqlx::{PgConnection, Postgres, Transaction};
 
 use crate::Error;
 use crate::guest::Inside;
@@ -93,6 +95,38 @@ impl Boundary {
                 }
             }
         }
+    }
+}
+
+impl Boundary {
+    /// Makes a message on its way out in the caller's transaction. False: a message under this id was made before. Relays
+    /// see it once the caller has committed. With an ordering key, whoever makes a message of the same key waits for the
+    /// end of this transaction.
+    ///
+    /// Errors and cancellation: roll back.
+    pub async fn enqueue(&self, tx: &mut PgConnection, message: Message) -> Result<bool, Error> {
+        self.store.enqueue_over(&mut Inside(tx), message).await
+    }
+
+    /// Makes the one message for an effect in the caller's transaction, under an id that follows from the effect; `by` is
+    /// the operation that asks for it. False: the effect happened before, and nothing is written.
+    ///
+    /// Errors and cancellation: roll back.
+    pub async fn enqueue_once(
+        &self,
+        tx: &mut PgConnection,
+        by: OperationId,
+        effect: &str,
+        message: Message,
+    ) -> Result<bool, Error> {
+        self.store.enqueue_once_over(&mut Inside(tx), by, effect, message).await
+    }
+
+    /// Starts a relay over this database's outbox, with a loop for each destination. Must be called within a tokio runtime;
+    /// dropped, the relay stops.
+    pub fn relay(&self, destinations: Vec<Destination>) -> Relay {
+        let store: Arc<dyn OutboxStore> = self.store.clone();
+        Relay::start(&store, destinations)
     }
 }
 

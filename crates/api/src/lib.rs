@@ -1,9 +1,11 @@
-//! The admin listener: health, metrics, and the operations API.
+//! The admin listener: health, metrics, and the API for operations and messages.
 //!
 //! *Invariants.* Everything goes through the engine. The listener has no roles yet, so it is for loopback alone;
 //! the settings refuse anything else. Every act needs a reason and is kept with the record.
 
 mod health;
+mod messages;
+mod once;
 mod operations;
 mod own_host;
 mod refusal;
@@ -14,6 +16,7 @@ use std::sync::atomic::AtomicBool;
 use axum::Router;
 use axum::routing::{get, post};
 use onefold_engine::Engine;
+use onefold_messages::Messages;
 use prometheus_client::registry::Registry;
 
 /// The content type of what `/metrics` answers.
@@ -22,15 +25,17 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 #[derive(Clone)]
 struct Admin {
     engine: Engine,
+    messages: Option<Messages>,
     stopping: Arc<AtomicBool>,
     metrics: Arc<Registry>,
 }
 
-/// The routes of the admin listener. Once `stopping` is set the process is not ready any more.
-pub fn router(engine: Engine, stopping: Arc<AtomicBool>) -> Router {
+/// The routes of the admin listener. Without `messages` the store keeps none. Once
+/// `stopping` is set the process is not ready any more.
+pub fn router(engine: Engine, messages: Option<Messages>, stopping: Arc<AtomicBool>) -> Router {
     let mut metrics = Registry::default();
     engine.signals().register(&mut metrics);
-    let admin = Admin { engine, stopping, metrics: Arc::new(metrics) };
+    let admin = Admin { engine, messages, stopping, metrics: Arc::new(metrics) };
     Router::new()
         .route("/healthz", get(health::alive))
         .route("/readyz", get(health::ready))
@@ -39,6 +44,14 @@ pub fn router(engine: Engine, stopping: Arc<AtomicBool>) -> Router {
         .route("/v1/operations/{id}", get(operations::show))
         .route("/v1/operations/{id}/resolve", post(operations::resolve))
         .route("/v1/operations/{id}/release", post(operations::release))
+        .route("/v1/outbox", get(messages::list_outgoing))
+        .route("/v1/outbox/{id}", get(messages::show_outgoing))
+        .route("/v1/outbox/redrives", post(messages::redrive_outgoing))
+        .route("/v1/inbox", get(messages::list_incoming))
+        .route("/v1/inbox/{id}", get(messages::show_incoming))
+        .route("/v1/inbox/redrives", post(messages::redrive_incoming))
+        .route("/v1/permits", get(messages::list_permits).post(messages::grant_permit))
+        .route("/v1/permits/{number}/revoke", post(messages::revoke_permit))
         .fallback(refusal::no_such_path)
         .layer(axum::middleware::from_fn(own_host::only))
         .with_state(admin)

@@ -20,7 +20,7 @@ const PAGE: u32 = 100;
 /// The most on one page.
 const PAGE_MAX: u32 = 1000;
 /// Who acts here, until there are roles.
-const WHO: &str = "admin listener";
+pub(crate) const WHO: &str = "admin listener";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,10 +53,7 @@ pub(crate) async fn list(
             .transpose()
             .map_err(|e| invalid(format!("older_than: {e}")))?,
         cursor: listing.cursor,
-        limit: match listing.limit.unwrap_or(PAGE) {
-            limit @ 1..=PAGE_MAX => limit,
-            _ => return Err(invalid(format!("limit: 1 to {PAGE_MAX}"))),
-        },
+        limit: page_limit(listing.limit)?,
     };
     let page = admin.engine.list(query).await?;
     let items: Vec<Value> = page.records.iter().map(|record| view::for_operator(record, page.now)).collect();
@@ -180,10 +177,18 @@ pub(crate) async fn release(
     Ok(Json(view::with_history(&shown.record, &shown.events, shown.now)))
 }
 
+/// How many are wanted on a page.
+pub(crate) fn page_limit(asked: Option<u32>) -> Result<u32, Refusal> {
+    match asked.unwrap_or(PAGE) {
+        limit @ 1..=PAGE_MAX => Ok(limit),
+        _ => Err(invalid(format!("limit: 1 to {PAGE_MAX}"))),
+    }
+}
+
 fn operation_id(text: &str) -> Result<OperationId, Refusal> {
     text.parse().map_err(|error| Refusal::new(Problem::NotFound, format!("{error}")))
 }
 
-fn invalid(detail: impl Into<String>) -> Refusal {
+pub(crate) fn invalid(detail: impl Into<String>) -> Refusal {
     Refusal::new(Problem::RequestInvalid, detail)
 }

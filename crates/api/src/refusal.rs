@@ -14,6 +14,16 @@ impl Refusal {
     pub(crate) fn new(problem: Problem, detail: impl Into<String>) -> Refusal {
         Refusal(ProblemDocument::new(problem, detail))
     }
+
+    pub(crate) fn problem(&self) -> Problem {
+        self.0.problem()
+    }
+}
+
+impl From<ProblemDocument> for Refusal {
+    fn from(document: ProblemDocument) -> Refusal {
+        Refusal(document)
+    }
 }
 
 impl IntoResponse for Refusal {
@@ -45,10 +55,23 @@ impl From<ActError> for Refusal {
     }
 }
 
+impl From<onefold_messages::ActError> for Refusal {
+    fn from(error: onefold_messages::ActError) -> Refusal {
+        use onefold_messages::ActError;
+        let problem = match &error {
+            ActError::NotFound(_) => Problem::NotFound,
+            ActError::ReasonMissing => Problem::ReasonMissing,
+            ActError::NotWaiting(_) | ActError::Revoked | ActError::Invalid(_) => Problem::RequestInvalid,
+            ActError::Store(error) => return error.clone().into(),
+        };
+        Refusal::new(problem, error.to_string())
+    }
+}
+
 /// Nothing is at this path.
 pub(crate) async fn no_such_path() -> Refusal {
     Refusal::new(
         Problem::NotFound,
-        "there is nothing here; see /v1/operations, /metrics, /healthz and /readyz",
+        "there is nothing here; see /v1/operations, /v1/outbox, /v1/inbox, /v1/permits, /metrics, /healthz and /readyz",
     )
 }

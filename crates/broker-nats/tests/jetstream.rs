@@ -26,8 +26,6 @@ struct Ledger {
     handed: AtomicUsize,
     /// How long handling takes at least.
     work: Duration,
-    /// How much longer it may take, by chance: so that messages that are handled at once end in any order.
-    uneven: Duration,
     /// Refused this often before anything is done: by body.
     refusals: Mutex<HashMap<String, u32>>,
 }
@@ -43,7 +41,7 @@ struct Done {
 impl Receive for Ledger {
     async fn receive(&self, inbound: Inbound) -> Settle {
         self.handed.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(self.work + self.uneven.mul_f64(rand::random())).await;
+        tokio::time::sleep(self.work).await;
         let body = String::from_utf8(inbound.body.clone()).unwrap();
         if let Some(left) = self.refusals.lock().unwrap().get_mut(&body).filter(|left| **left > 0) {
             *left -= 1;
@@ -264,72 +262,4 @@ async fn of_two_ordered_consumers_the_later_one_takes_over() {
     wait::until("the second consumes", || ledger.effects() == ["one", "two"]).await;
     emptied(&client, &stream).await;
     second.abort();
-}
-
-/// The full number is 10 000 (`ONEFOLD_STORM=10000`).
-#[tokio::test]
-async fn a_storm_of_duplicates_over_killed_consumers_is_done_once_and_in_order() {
-    let directory = TestDirectory::create();
-    let Some(server) = NatsServer::any("NATS storm", &directory) else { return };
-    let count: usize = std::env::var("ONEFOLD_STORM").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
-    let client = client(&server).await;
-    // The smallest window that there is: the inbox alone tells copies apart.
-    let stream = stream(&client, Duration::from_millis(100)).await;
-    let context = async_nats::jetstream::new(client.clone());
-    // Shuffled: each copy stands at a random place behind the first one, which keep their order.
-    let mut copies: Vec<(f64, usize)> = Vec::new();
-    for number in 0..count {
-        copies.push((number as f64, number));
-        for _ in 0..rand::random_range(0..5) {
-            copies.push((rand::random_range(number as f64..(count + 1) as f64), number));
-        }
-    }
-    copies.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let mut accepted = Vec::new();
-    for (_, number) in &copies {
-        let text = number.to_string();
-        // Without the broker's id, so that every copy is delivered.
-        let headers: async_nats::HeaderMap =
-            [("onefold-message-id", text.clone()), ("onefold-ordering-key", (number % 10).to_string())]
-                .into_iter()
-                .map(|(name, value)| {
-                    (
-                        name.parse::<async_nats::HeaderName>().unwrap(),
-                        value.parse::<async_nats::HeaderValue>().unwrap(),
-                    )
-                })
-                .collect();
-        let sent = context.publish_with_headers(format!("{stream}.orders"), headers, text.into());
-        accepted.push(sent.await.unwrap());
-        if accepted.len() == 100 {
-            for one in accepted.drain(..) {
-                one.await.unwrap();
-            }
-        }
-    }
-    for one in accepted {
-        one.await.unwrap();
-    }
-    let ledger = Arc::new(Ledger { uneven: Duration::from_millis(10), ..Ledger::default() });
-    let wish = Subscription { order: Order::PerKey, ..Subscription::new(&stream, "shop") };
-    let mut kills = 0;
-    wait::until_within(Duration::from_secs(600), "all are done", async || {
-        let consumer =
-            consume(connect(server.url(), ConnectOptions::new()).await.unwrap(), wish.clone(), &ledger);
-        wait::pass_time(Duration::from_secs(1), "consumers are killed every second").await;
-        let empty = left(&client, &stream).await == 0;
-        consumer.abort();
-        kills += 1;
-        empty
-    })
-    .await;
-    let effects: Vec<usize> = ledger.effects().iter().map(|body| body.parse().unwrap()).collect();
-    assert_eq!(effects.len(), count, "one effect for each message");
-    for key in 0..10 {
-        let of_key: Vec<usize> = effects.iter().copied().filter(|number| number % 10 == key).collect();
-        assert!(of_key.is_sorted(), "the order of key {key} is kept");
-    }
-    let duplicates = ledger.done.lock().unwrap().duplicates;
-    assert!(duplicates >= copies.len() - count, "every copy was delivered");
-    println!("{count} messages, {} deliveries sent, {duplicates} duplicates, {kills} kills", copies.len());
 }

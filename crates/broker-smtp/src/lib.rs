@@ -8,6 +8,7 @@
 //!
 //! *Not.* Accepted by the server is not delivered to a mailbox: bounces come later, as mails. More in `docs/brokers.md`.
 
+mod address;
 mod conversation;
 mod letter;
 pub mod limits;

@@ -9,6 +9,9 @@ use lettre::transport::smtp::extension::ClientId;
 /// Why there is no such destination.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
+    /// The URL is none of a mail server.
+    #[error("the URL is none of a mail server, such as smtps://user:password@mail.example.org:465")]
+    Address,
     /// TLS cannot be set up, or the certificate cannot be read.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -1,9 +1,13 @@
 //! The command line.
 
+mod messages;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+
+pub(crate) use messages::{Grant, Inbox, InboxList, Outbox, OutboxList, OutboxRedrive, Permits, RedriveAs};
 
 /// Many attempts, one effect.
 #[derive(Parser)]
@@ -68,9 +72,22 @@ pub(crate) enum Command {
     Call(Call),
     /// Protect an HTTP service: a reverse proxy that lets a retried request have one effect
     Serve(Serve),
+    /// Send the messages of the outbox to the destinations of the settings, until SIGTERM or SIGINT
+    ///
+    /// Any number of relays may run over one store.
+    Relay,
     /// Look at operations, and settle those whose outcome is unknown
     #[command(subcommand)]
     Operations(Operations),
+    /// Look at messages on their way out, and act on those that wait for a person
+    #[command(subcommand)]
+    Outbox(Outbox),
+    /// Look at messages that came in, and let those that were given up be handled again
+    #[command(subcommand)]
+    Inbox(Inbox),
+    /// Permit messages to be handled again, each of them once
+    #[command(subcommand)]
+    Permits(Permits),
     /// Look after the store
     #[command(subcommand)]
     Store(StoreCommand),

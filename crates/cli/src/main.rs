@@ -6,11 +6,14 @@
 mod args;
 mod call;
 mod demo;
+mod end_signals;
 mod exit;
 mod inspect;
 mod log;
+mod messages;
 mod operations;
 mod out;
+mod relay;
 mod serve;
 mod store;
 
@@ -41,7 +44,11 @@ fn main() -> ExitCode {
             Command::DemoGateway(serve) => demo::gateway(&args.common, &serve).await,
             Command::Call(call) => call::run(&args.common, call).await,
             Command::Serve(serve) => serve::run(&args.common, &serve).await,
+            Command::Relay => relay::run(&args.common).await,
             Command::Operations(command) => operations::run(&args.common, command).await,
+            Command::Outbox(command) => messages::outbox(&args.common, command).await,
+            Command::Inbox(command) => messages::inbox(&args.common, command).await,
+            Command::Permits(command) => messages::permits(&args.common, command).await,
             Command::Store(StoreCommand::Migrate) => store::migrate(&args.common).await,
             Command::Store(StoreCommand::Check) => inspect::check(&args.common).await,
             Command::Store(StoreCommand::Stats) => inspect::stats(&args.common).await,

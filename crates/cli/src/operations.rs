@@ -221,12 +221,12 @@ fn body(text: Option<&str>) -> Result<Option<Vec<u8>>, Failure> {
 }
 
 /// An id, or the path that callers are given: `/operations/ID`.
-fn operation_id(text: &str) -> Result<OperationId, Failure> {
+pub(crate) fn operation_id(text: &str) -> Result<OperationId, Failure> {
     let id = text.rsplit('/').next().unwrap_or_default();
     id.parse().map_err(|error| Failure::usage(format!("{error}; see `onefold operations list`")))
 }
 
-fn who() -> String {
+pub(crate) fn who() -> String {
     let user =
         std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".into());
     format!("{user} (command line)")
@@ -252,7 +252,7 @@ fn scope(record: &Record) -> String {
     record.key.as_ref().map_or("-".to_owned(), |_| record.scope.to_string())
 }
 
-fn age(from: StoreTime, now: StoreTime) -> String {
+pub(crate) fn age(from: StoreTime, now: StoreTime) -> String {
     let seconds = from.until(now).as_secs();
     match seconds {
         0..=119 => format!("{seconds}s"),
@@ -262,11 +262,11 @@ fn age(from: StoreTime, now: StoreTime) -> String {
     }
 }
 
-fn usage(flag: &str, error: &dyn std::fmt::Display) -> Failure {
+pub(crate) fn usage(flag: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::usage(format!("{flag}: {error}"))
 }
 
-fn unavailable(error: StoreError) -> Failure {
+pub(crate) fn unavailable(error: StoreError) -> Failure {
     Failure::unavailable(error.to_string())
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onefold_config::{ClaimKey, Claims, Flags, Operation, Settings, TlsFiles};
+use onefold_config::{ClaimKey, Claims, Flags, Operation, Settings, TlsFiles, Upstream};
 use onefold_core::Contract;
 use onefold_core::contract::ScopeSource;
 use onefold_engine::{Engine, Limits};
@@ -16,10 +16,10 @@ use onefold_http::{TokenKey, TokenRule};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::args::{Common, Serve};
+use crate::end_signals::EndSignals;
 use crate::exit::Failure;
 use crate::store::Place;
 
@@ -54,7 +54,7 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     say_how(&settings, serve);
     let admin_address = admin.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
     let stopping = Arc::new(AtomicBool::new(false));
-    let router = onefold_api::router(engine, stopping.clone());
+    let router = onefold_api::router(engine, store.messages(), stopping.clone());
     let admin_task = tokio::spawn(async move { axum::serve(admin, router).await });
     let scheme = if settings.server.tls.is_some() { "https" } else { "http" };
     announce(&format!("listening on {scheme}://{}\nadmin on http://{admin_address}\n", gateway.address()))?;
@@ -95,9 +95,15 @@ fn settings(common: &Common, serve: &Serve) -> Result<Settings, Failure> {
     read.and_then(strict).map_err(|error| Failure::usage(error.to_string()))
 }
 
+/// A file that only names destinations has none.
+fn upstream(settings: &Settings) -> Result<&Upstream, Failure> {
+    let message = "upstream.url: required; write url = \"http://127.0.0.1:3000\" or give --upstream";
+    settings.upstream.as_ref().ok_or_else(|| Failure::usage(message))
+}
+
 /// A name that means nothing is a mistake in the settings; a service that is not up yet is only worth a word.
 async fn upstream_is_there(settings: &Settings) -> Result<(), Failure> {
-    let url = &settings.upstream.url;
+    let url = &upstream(settings)?.url;
     let authority = url.authority();
     let port = if url.is_https() { 443 } else { 80 };
     let has_port = http::uri::Authority::try_from(authority).is_ok_and(|a| a.port().is_some());
@@ -129,13 +135,12 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
     Ok(Options {
         listen: settings.server.listen,
         tls: settings.server.tls.as_ref().map(tls).transpose()?,
-        upstream: settings
-            .upstream
+        upstream: upstream(settings)?
             .url
             .to_string()
             .parse()
             .map_err(|error| Failure::usage(format!("upstream.url: {error}")))?,
-        upstream_timeout: settings.upstream.timeout,
+        upstream_timeout: upstream(settings)?.timeout,
         request_bytes_max: settings.server.max_request,
         trusted: Arc::new(move |ip| proxies.iter().any(|network| network.contains(ip))),
         tokens: tokens(&settings.claims)?,
@@ -263,7 +268,8 @@ fn say_how(settings: &Settings, serve: &Serve) {
             "{} {} is protected", operation.matcher.method, operation.matcher.path,
         );
     }
-    tracing::info!(upstream = %settings.upstream.url, store = %settings.store.url, "ready");
+    let upstream = settings.upstream.as_ref().map(|upstream| upstream.url.to_string());
+    tracing::info!(upstream, store = %settings.store.url, "ready");
 }
 
 fn key_names(contract: &Contract) -> String {
@@ -275,27 +281,4 @@ fn announce(text: &str) -> Result<(), Failure> {
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(|error| Failure::failed(format!("stdout: {error}")))
-}
-
-/// The signals that end a gateway. Once they are taken they are waited for and no longer end the process by themselves.
-struct EndSignals {
-    term: Signal,
-    int: Signal,
-}
-
-impl EndSignals {
-    fn take() -> Result<EndSignals, Failure> {
-        let failed = |error: io::Error| Failure::failed(format!("signals cannot be waited for: {error}"));
-        let term = signal(SignalKind::terminate()).map_err(failed)?;
-        let int = signal(SignalKind::interrupt()).map_err(failed)?;
-        Ok(EndSignals { term, int })
-    }
-
-    /// Waits for one of them, also for one that has come.
-    async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.int.recv() => {}
-        }
-    }
 }

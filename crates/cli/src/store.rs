@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use onefold_config::{Settings, StoreSettings, StoreUrl};
 use onefold_engine::{Engine, Limits};
-use onefold_store::OperationStore;
+use onefold_messages::Messages;
+use onefold_store::{OperationStore, OutboxStore};
 use onefold_store_postgres::{Address, PostgresStore};
 use onefold_store_sqlite::{FileUse, OpenError, SqliteStore};
 
@@ -96,6 +97,22 @@ impl Store {
         match self {
             Store::Sqlite(store) => store.clone(),
             Store::Postgres(store) => store.clone(),
+        }
+    }
+
+    /// As a relay sees it.
+    pub(crate) fn outbox(&self) -> Result<Arc<dyn OutboxStore>, Failure> {
+        match self {
+            Store::Sqlite(store) => Ok(store.clone()),
+            Store::Postgres(_) => Err(Failure::usage("this store keeps no messages")),
+        }
+    }
+
+    /// As people see its messages; none where the store keeps none.
+    pub(crate) fn messages(&self) -> Option<Messages> {
+        match self {
+            Store::Sqlite(store) => Some(Messages::new(store.clone())),
+            Store::Postgres(_) => None,
         }
     }
 }

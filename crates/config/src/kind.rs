@@ -124,6 +124,9 @@ pub(crate) const OPERATION_NAME: Kind<String> = Kind {
     },
 };
 
+pub(crate) const DESTINATION_NAME: Kind<String> =
+    Kind { what: "a name", write: OPERATION_NAME.write, parse: OPERATION_NAME.parse };
+
 pub(crate) const BOUNDARY: Kind<String> =
     Kind { what: "a boundary", write: "one such as one order for each key", parse: |text| Ok(text.into()) };
 

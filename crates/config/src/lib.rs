@@ -24,7 +24,7 @@ pub use path_pattern::PathPattern;
 pub use quantity::{NotAQuantity, duration, size};
 pub use reference::reference;
 pub use settings::{
-    CONFIG_BYTES_MAX, ClaimKey, Claims, Flags, Forward, Inbox, Limits, Match, Operation, Paths, Reply,
-    Server, Settings, StoreSettings, TlsFiles, Upstream,
+    CONFIG_BYTES_MAX, ClaimKey, Claims, Destination, Flags, Forward, Inbox, Limits, LostAnswers, Match,
+    Operation, Paths, Reply, Server, Settings, StoreSettings, TlsFiles, To, Upstream,
 };
 pub use urls::{NotAUrl, StoreUrl, UpstreamUrl};

@@ -5,6 +5,7 @@
 
 mod ask;
 mod claims;
+mod destination;
 mod document;
 mod gateway;
 mod inbox;
@@ -53,9 +54,12 @@ pub(crate) fn read(
     let encryption = gateway::encryption(&root, environment);
     let claims = claims::read(&root, environment);
     let inbox = inbox::read(&root, environment);
+    let destinations = destination::read(&root, environment);
     let timeout = upstream.as_ref().map_or(Upstream::TIMEOUT, |upstream| upstream.timeout);
     let (defaults, operations) = operations::read(&root, &server, &claims, &paths, timeout);
-    let Some(upstream) = upstream.filter(|_| report.is_clean()) else { return Err(report.into_error()) };
+    if !report.is_clean() {
+        return Err(report.into_error());
+    }
     let warnings = report.into_warnings();
     Ok(Settings {
         server,
@@ -66,6 +70,7 @@ pub(crate) fn read(
         operations,
         defaults,
         inbox,
+        destinations,
         encryption,
         paths,
         warnings,

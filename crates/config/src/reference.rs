@@ -2,6 +2,7 @@
 //!
 //! A setting that is not in the table is unknown; one that is in it is read, which a test holds.
 
+mod destination;
 mod inbox;
 mod operation;
 mod sections;

@@ -2,6 +2,8 @@
 //!
 //! Defaults and limits stand here (those of a contract in `onefold_core::contract`), and the reference prints them.
 
+mod messages;
+
 use std::fmt;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onefold_core::Contract;
-use onefold_webhooks::Source;
 
 use crate::{ConfigError, Network, PathPattern, StoreUrl, UpstreamUrl, read};
+
+pub use messages::{Destination, Forward, Inbox, LostAnswers, Reply, To};
 
 /// The longest `onefold.toml`, in bytes: some thousand operations, and no mistaken file fills the memory.
 pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -25,8 +28,8 @@ pub struct Settings {
     pub store: StoreSettings,
     /// What is bounded.
     pub limits: Limits,
-    /// Where requests go on to.
-    pub upstream: Upstream,
+    /// Where requests go on to; `None` in a file that only names destinations.
+    pub upstream: Option<Upstream>,
     /// Which tokens of callers are believed.
     pub claims: Claims,
     /// The configured operations, in order: the first that matches wins.
@@ -35,6 +38,8 @@ pub struct Settings {
     pub defaults: Contract,
     /// The sources of webhooks; no two have one name.
     pub inbox: Vec<Inbox>,
+    /// What the relay sends to; no two have one name.
+    pub destinations: Vec<Destination>,
     /// The keys of payloads at rest: the first writes, all read. Empty: payloads are not encrypted.
     pub encryption: Vec<[u8; 32]>,
     /// The paths that the gateway answers itself.
@@ -136,39 +141,6 @@ pub struct Match {
     pub method: String,
     /// The path.
     pub path: PathPattern,
-}
-
-/// One `[[inbox]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inbox {
-    /// What follows `/inbox/` in the path.
-    pub source: String,
-    /// How its deliveries are verified and read.
-    pub verify: Source,
-    /// Where they go on to.
-    pub forward: Forward,
-    /// What the sender gets.
-    pub reply: Reply,
-}
-
-/// Where webhooks go on to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forward {
-    /// The handler.
-    pub url: String,
-    /// How long it may take.
-    pub timeout: Duration,
-    /// Failed tries after which a message is a dead letter; at least 1.
-    pub attempts: u32,
-}
-
-/// What the sender of a webhook gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// 202, once the message is durable.
-    Accepted,
-    /// The handler's answer.
-    Forwarded,
 }
 
 /// The paths that the gateway answers itself.
@@ -305,6 +277,7 @@ impl fmt::Debug for Settings {
             .field("operations", &self.operations)
             .field("defaults", &self.defaults)
             .field("inbox", &self.inbox)
+            .field("destinations", &self.destinations)
             .field("encryption", &format_args!("{} keys", self.encryption.len()))
             .field("paths", &self.paths)
             .field("warnings", &self.warnings)

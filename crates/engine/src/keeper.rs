@@ -12,7 +12,7 @@ use crate::Engine;
 use crate::limits::{KEEPER_TICK, SWEEP_LIMIT};
 
 /// The running loop; it ends when this is dropped.
-pub struct Keeper(JoinHandle<()>);
+pub struct Keeper(pub(crate) JoinHandle<()>);
 
 impl Drop for Keeper {
     fn drop(&mut self) {

@@ -15,6 +15,8 @@ mod flight;
 mod hearts;
 mod keeper;
 mod limits;
+mod message_keeper;
+mod message_signals;
 mod offer;
 mod reconcile;
 mod signals;
@@ -30,6 +32,7 @@ pub use attempt::{Attempt, Settled, Verdict};
 pub use call::{Call, Entered, Known, Refusal};
 pub use keeper::Keeper;
 pub use limits::Limits;
+pub use message_signals::MessageSignals;
 pub use reconcile::{Probed, Reconciler, Reconciling, Registration, Subject};
 pub use signals::Signals;
 

@@ -6,6 +6,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::MessageSignals;
+
 /// The labels of a counter.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct Labels {
@@ -53,6 +55,7 @@ pub struct Signals {
     unknown_oldest: Family<Place, Gauge>,
     processing: Family<Place, Gauge>,
     sweep_lag: Family<Place, Gauge>,
+    messages: MessageSignals,
 }
 
 impl Signals {
@@ -77,6 +80,7 @@ impl Signals {
             unknown_oldest: Family::default(),
             processing: Family::default(),
             sweep_lag: Family::default(),
+            messages: MessageSignals::new(surface, store),
         }
     }
 
@@ -140,6 +144,12 @@ impl Signals {
             Unit::Seconds,
             self.sweep_lag.clone(),
         );
+        self.messages.register(registry);
+    }
+
+    /// Those of messages.
+    pub fn messages(&self) -> &MessageSignals {
+        &self.messages
     }
 
     /// Has the counters of an operation stand at 0 from the start: an alert on a rise would not see a series that begins
@@ -183,7 +193,8 @@ impl Signals {
         self.fenced_writes.get_or_create(&self.place()).inc();
     }
 
-    pub(crate) fn store_error(&self) {
+    /// A call that the store did not answer.
+    pub fn store_error(&self) {
         self.store_errors.get_or_create(&self.place()).inc();
     }
 

@@ -9,6 +9,7 @@ pub mod capture;
 mod fields;
 mod fingerprint;
 mod keys;
+pub mod message_view;
 mod problem;
 mod scope;
 mod token;

@@ -20,6 +20,21 @@ pub(crate) const STORE_PAUSE_MAX: Duration = Duration::from_secs(10);
 pub const BUDGET_WINDOW: Duration = Duration::from_secs(10);
 /// The longest pause that a destination may ask for: what asks for more is looked at again after it.
 pub const NOT_YET_MAX: Duration = Duration::from_secs(3600);
-/// How long one look-up of an unknown message may take, and how many are listed at once.
+/// How long one look-up of an unknown message may take.
 pub const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
-pub(crate) const LOOK_UP_PAGE: u32 = 100;
+/// Tries of a handler that may fail before its message is parked: with the default pauses about two minutes.
+pub const PARK_AFTER: u32 = 10;
+/// How long a handled message is known.
+pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Bytes of a reason that are kept.
+pub const REASON_BYTES_MAX: usize = 500;
+/// How often a handler runs again at most when the database asks for it, and the first pause before that, which doubles.
+pub(crate) const CONTENDED_RUNS_MAX: u32 = 6;
+pub(crate) const CONTENDED_PAUSE: Duration = Duration::from_millis(10);
+/// How long deliveries that were counted are gathered before they are written, and of how many messages.
+pub(crate) const TALLY_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const TALLY_MESSAGES_MAX: usize = 10_000;
+/// How often a consumer looks for what was taken out of the dead list.
+pub(crate) const REDRIVEN_POLL: Duration = Duration::from_secs(1);
+/// Entries that are looked at in one page.
+pub(crate) const PAGE: u32 = 100;

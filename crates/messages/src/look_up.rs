@@ -16,7 +16,7 @@ use onefold_store::{OutboxQuery, OutboxStore, Redrive, Redriving, StoreError};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::limits::{LOOK_UP_PAGE, LOOK_UP_TIMEOUT};
+use crate::limits::{LOOK_UP_TIMEOUT, PAGE};
 
 /// Who acts, in the history of a message.
 const WHO: &str = "look-up";
@@ -77,7 +77,7 @@ async fn round(store: &dyn OutboxStore, destination: &str, look_up: &dyn LookUp)
             destination: Some(destination.to_owned()),
             state: Some(OutboxState::Unknown),
             cursor,
-            limit: LOOK_UP_PAGE,
+            limit: PAGE,
             ..OutboxQuery::default()
         };
         let page = store.list_outbox(query).await?;

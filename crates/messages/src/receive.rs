@@ -20,6 +20,17 @@ pub struct Inbound {
     pub body: Vec<u8>,
 }
 
+impl Inbound {
+    /// A delivery without headers and ordering key.
+    ///
+    /// # Panics
+    /// If the id is no key: empty, blank or longer than 255 bytes.
+    pub fn new(source: impl Into<String>, id: &str, body: impl Into<Vec<u8>>) -> Inbound {
+        let id = Some(Key::new(id).expect("an id is a key"));
+        Inbound { source: source.into(), id, ordering_key: None, headers: Vec::new(), body: body.into() }
+    }
+}
+
 /// How a delivery is settled with the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settle {

@@ -51,6 +51,7 @@ mod call;
 mod done;
 mod error;
 pub mod guest;
+pub mod inbox;
 pub mod messages;
 pub mod notify;
 mod operation;
@@ -77,6 +78,7 @@ pub use onefold_core::{
 };
 pub use onefold_engine::{AtomicEngine, Engine, Keeper, Limits, Release, Resolution, ResolvedAs};
 pub use onefold_store::{AtomicStore, StepStore};
+use onefold_store::{InboxStore, OutboxStore};
 pub use onefold_store_sqlite::{Applied, FileUse, OpenError, Options, SqliteStore, SqliteTx};
 pub use operation::{OnError, Operation};
 pub use reserved::Performing;
@@ -113,5 +115,14 @@ impl<S: AtomicStore> Onefold<S> {
     /// sweeps what has expired. Without it nothing is wrong, but lists and the size of the file lag.
     pub fn keep(&self, sweep_every: Duration) -> Keeper {
         self.engine().keep(sweep_every)
+    }
+
+    /// The same for the messages of this database: reads their gauges, forgets marks whose retention is over, and outgoing
+    /// messages that have been done for `sent_kept`. Until then a second message under one id is recognised.
+    pub fn keep_messages(&self, sweep_every: Duration, sent_kept: Duration) -> Keeper
+    where
+        S: InboxStore + OutboxStore,
+    {
+        self.engine().keep_messages(self.store().clone(), sweep_every, sent_kept)
     }
 }

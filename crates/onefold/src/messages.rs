@@ -1,16 +1,18 @@
 //! Messages on their way out: written in the transaction of the business, sent afterwards by a relay
 //! (`docs/messages.md`).
 //!
-//! A closure of atomic mode on SQLite writes them with [`SqliteTx::enqueue`](crate::SqliteTx::enqueue), or one for each
-//! effect with [`enqueue_once`](crate::SqliteTx::enqueue_once). [`Onefold::relay`] starts what sends them, each to the
-//! [`Sink`] of its destination, always under one id.
+//! A closure of atomic mode writes them with [`SqliteTx::enqueue`](crate::SqliteTx::enqueue), or one for each effect with
+//! [`enqueue_once`](crate::SqliteTx::enqueue_once); on PostgreSQL (feature `postgres`) `PostgresTx` has the same two, and
+//! `Onefold::enqueue` writes them in a transaction of the caller's. [`Onefold::relay`] starts what sends them, each to the
+//! [`Sink`] of its destination, always under one id. What was given up, or is unknown, is listed by
+//! [`OutboxStore::list_outbox`] and sent again by [`redrive_outbox`].
 
 use std::sync::Arc;
 
-use onefold_store::OutboxStore;
-
 pub use async_trait::async_trait;
-pub use onefold_messages::{Destination, IfLost, Message, Relay, Sending, Sink};
+pub use onefold_core::{OutboxEntry, OutboxState};
+pub use onefold_messages::{Destination, IfLost, Message, Redriven, Relay, Sending, Sink, redrive_outbox};
+pub use onefold_store::{OutboxQuery, OutboxStore};
 
 use crate::{AtomicStore, Onefold};
 

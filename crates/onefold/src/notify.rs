@@ -38,6 +38,17 @@ impl Notify {
         tx.enqueue_once(effect, self.message(mail))
     }
 
+    /// The same in a transaction on PostgreSQL.
+    #[cfg(feature = "postgres")]
+    pub async fn once_on_postgres(
+        &self,
+        tx: &mut crate::postgres::PostgresTx,
+        effect: &str,
+        mail: &Mail,
+    ) -> Result<bool, crate::postgres::TxError> {
+        tx.enqueue_once(effect, self.message(mail)).await
+    }
+
     /// The job as a message, for a transaction of another kind. Its id is not used: that of the one message for an effect
     /// follows from the effect.
     pub fn message(&self, mail: &Mail) -> Message {

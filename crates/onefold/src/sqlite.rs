@@ -100,7 +100,7 @@ impl Onefold<SqliteStore> {
 }
 
 /// Whether the database asks for another run.
-fn contended(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+pub(crate) fn contended(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         let code = error.downcast_ref::<rusqlite::Error>().and_then(rusqlite::Error::sqlite_error_code);

@@ -7,6 +7,8 @@ mod atomic;
 #[path = "../examples/atomic_postgres.rs"]
 #[allow(dead_code, reason = "its main reads the environment")]
 mod atomic_postgres;
+#[path = "../examples/inbox.rs"]
+mod inbox;
 #[path = "../examples/notify.rs"]
 mod notify;
 #[path = "../examples/outbox.rs"]
@@ -28,6 +30,11 @@ async fn atomic_example_on_postgresql_runs_any_number_of_times() {
     for _ in 0..2 {
         atomic_postgres::run(&database.url()).await.unwrap();
     }
+}
+
+#[test]
+fn inbox_example_runs() {
+    inbox::main().unwrap();
 }
 
 #[test]

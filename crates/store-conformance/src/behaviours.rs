@@ -2,11 +2,14 @@
 
 pub mod atomic;
 pub mod claims;
+pub mod consume;
 pub mod counting;
 pub mod identity;
+pub mod inbox;
 pub mod leases;
 pub mod listing;
 pub mod lost;
+pub mod outbox;
 pub mod payloads;
 pub mod probes;
 pub mod quota;

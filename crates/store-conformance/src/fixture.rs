@@ -65,22 +65,7 @@ impl Fixture {
 
     /// A claim under this key.
     pub fn claim_in(&self, scope: Scope, key: &str) -> Claim {
-        let key = Key::new(key).expect("tests use valid keys");
-        let identity = Identity { scope, operation: "CreateOrder".into(), key };
-        Claim {
-            id: identity.id(self.store.identity_key(), KeyTime::Off),
-            scope: identity.scope,
-            operation: identity.operation,
-            key: identity.key,
-            correlation_id: Some("workflow-1".into()),
-            fingerprint: fingerprint("first"),
-            ignored: vec!["/trace".into()],
-            owner: "process-1".into(),
-            lease: LEASE,
-            promise: PROMISE,
-            live_keys_max: None,
-            key_expires_at: None,
-        }
+        claim_of(self.store.identity_key(), scope, key)
     }
 
     /// Claims this key and wins.
@@ -135,6 +120,30 @@ impl Fixture {
     /// Time passes.
     pub fn pass(&self, by: Duration) {
         self.clock.pass(by);
+    }
+}
+
+/// A claim under this key, in one scope.
+pub fn claim_under(store: &impl OperationStore, key: &str) -> Claim {
+    claim_of(store.identity_key(), Scope::new([("tenant", "acme")]), key)
+}
+
+fn claim_of(secret: &IdentityKey, scope: Scope, key: &str) -> Claim {
+    let key = Key::new(key).expect("tests use valid keys");
+    let identity = Identity { scope, operation: "CreateOrder".into(), key };
+    Claim {
+        id: identity.id(secret, KeyTime::Off),
+        scope: identity.scope,
+        operation: identity.operation,
+        key: identity.key,
+        correlation_id: Some("workflow-1".into()),
+        fingerprint: fingerprint("first"),
+        ignored: vec!["/trace".into()],
+        owner: "process-1".into(),
+        lease: LEASE,
+        promise: PROMISE,
+        live_keys_max: None,
+        key_expires_at: None,
     }
 }
 

@@ -9,10 +9,12 @@ pub mod behaviours;
 mod fixture;
 mod library;
 mod memory;
+mod messages;
 
 pub use fixture::{Fixture, Made, clock};
 pub use library::{Business, Library, Script};
 pub use memory::{BusinessRows, MemoryStore, MemoryWork};
+pub use messages::{Handler, Messages, Shop};
 
 /// Makes one test of each behaviour, on empty stores that `make` makes: an `async fn(Arc<ManualClock>) -> Option<Made>`
 /// whose store lives by the clock; `None` says that there is no such store here, and the test is skipped.
@@ -155,6 +157,59 @@ macro_rules! library_conformance {
                 let clock = $crate::clock();
                 if let Some(made) = $make(clock.clone()).await {
                     $crate::behaviours::$file::$behaviour($crate::Library::new(made, clock)).await;
+                }
+            }
+        )*
+    };
+}
+
+/// Makes one test of each behaviour of messages: outbox, inbox and handlers. The given function takes the clock and makes
+/// a [`Shop`]: a store with a table of a business beside the messages. It is an
+/// `async fn(Arc<ManualClock>) -> Option<Shop<_>>`, as for [`conformance!`].
+#[macro_export]
+macro_rules! messages_conformance {
+    ($make:expr) => {
+        $crate::messages_conformance! { @each $make;
+            outbox::message_is_given_to_one_and_comes_back_as_it_was,
+            outbox::lost_sending_is_sent_again_and_the_late_settlement_changes_nothing,
+            outbox::sending_that_lives_is_nobody_elses,
+            outbox::lost_sending_is_held_where_nobody_would_know_it_again,
+            outbox::dead_head_holds_up_its_own_key_until_a_person_acts,
+            outbox::messages_of_one_key_leave_in_their_order,
+            outbox::those_that_wait_behind_one_hold_up_no_other_key,
+            outbox::destinations_hold_up_nothing_of_each_other,
+            outbox::failure_is_sent_again_when_it_says,
+            outbox::no_more_are_given_than_are_asked_for,
+            outbox::pages_surveys_and_the_sweep_see_what_stands,
+            outbox::sweep_is_bounded_and_takes_the_acts_along,
+            outbox::hint_is_given_for_what_is_committed,
+            inbox::mark_and_messages_are_made_once_and_together,
+            inbox::deliveries_are_counted,
+            inbox::builds_side_by_side_and_parallel_deliveries_handle_a_message_once,
+            inbox::failures_count_up_to_the_dead_list_and_a_redrive_counts_once,
+            inbox::permit_lets_each_message_through_once,
+            inbox::older_and_equal_versions_of_others_are_superseded_and_lost_to_nobody,
+            inbox::one_of_equal_versions_at_once_counts,
+            inbox::marks_go_when_their_time_is_over_and_their_messages_are_done,
+            inbox::mark_of_a_later_round_stays_no_shorter_than_the_first,
+            inbox::mark_of_a_later_round_stands_in_the_way_of_a_round_that_is_forgotten,
+            inbox::pages_show_every_entry_once,
+            consume::effect_and_mark_are_one_commit_and_happen_once,
+            consume::handler_that_ends_otherwise_leaves_neither_effect_nor_message,
+            consume::message_that_failed_is_handled_and_its_failures_stay,
+            consume::message_of_a_handler_keeps_the_mark_until_it_is_done,
+            consume::two_events_that_ask_for_one_effect_make_one_message,
+            consume::messages_of_handlers_keep_the_order_of_their_commits,
+            consume::message_of_atomic_mode_goes_with_the_rollback_and_stays_with_the_commit,
+        }
+    };
+    (@each $make:expr; $($file:ident :: $behaviour:ident,)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $behaviour() {
+                let clock = $crate::clock();
+                if let Some(made) = $make(clock.clone()).await {
+                    $crate::behaviours::$file::$behaviour($crate::Messages::new(made, clock)).await;
                 }
             }
         )*

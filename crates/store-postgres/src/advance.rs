@@ -5,7 +5,7 @@
 
 use onefold_core::{Kept, OperationId, Reconciliation};
 use onefold_store::codec::{encode_kept, kept_length};
-use onefold_store::{Advance, Sealer, Step, StoreError};
+use onefold_store::{Advance, Sealer, Step, StoreError, crash};
 use tokio_postgres::types::Type;
 
 use crate::ask::Ask;
@@ -178,6 +178,7 @@ impl AdvanceWork {
         let reconciliations: Vec<Option<i16>> = works.iter().map(AdvanceWork::reconciliation).collect();
         let negatives: Vec<bool> = works.iter().map(AdvanceWork::negative).collect();
         let happened = Happened::of(works.iter().map(|work| &work.advance));
+        crash::point("postgres.advance.before");
         let rows = server
             .ask(
                 ADVANCE,
@@ -206,6 +207,7 @@ impl AdvanceWork {
                 IfLost::AskAgain,
             )
             .await?;
+        crash::point("postgres.advance.after");
         Ok(batch::answers(&rows, works.len())?)
     }
 }

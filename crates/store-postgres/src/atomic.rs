@@ -26,13 +26,14 @@ use crate::error::Failed;
 use crate::held::Held;
 use crate::server::STATEMENT_MAX;
 use crate::store::PostgresStore;
+use crate::tx::{About, Makes};
 use crate::{PostgresTx, read};
 
 pub(crate) mod new;
 mod next;
 
 /// How long an attempt waits for the lock of its key, which another attempt holds in its transaction.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The future of a closure.
 pub type Ending<'a> = Pin<Box<dyn Future<Output = Ended> + Send + 'a>>;
@@ -93,7 +94,7 @@ impl Stopped {
         Stopped::Undone(Box::new(ended))
     }
 
-    fn contended(why: String) -> Stopped {
+    pub(crate) fn contended(why: String) -> Stopped {
         Stopped::ended(Atomically::Contended(why))
     }
 }
@@ -114,7 +115,7 @@ impl From<StoreError> for Stopped {
 }
 
 /// The lock of a key: any number that no other operation is likely to have.
-fn lock(id: OperationId) -> i64 {
+pub(crate) fn lock(id: OperationId) -> i64 {
     let [.., a, b, c, d, e, f, g, h] = *id.as_bytes();
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
@@ -122,15 +123,25 @@ fn lock(id: OperationId) -> i64 {
 /// The statements that begin a transaction and take the lock of a key in it. The lock ends with the transaction; waiting
 /// for it has an end of its own, here and in the function `onefold.atomic_enter`.
 fn beginning(id: OperationId) -> String {
+    begin_with("BEGIN", id)
+}
+
+/// The same, for a transaction that is begun so.
+pub(crate) fn begin_with(begin: &str, id: OperationId) -> String {
+    format!("{begin}; {}", locking(id))
+}
+
+/// The statements that take the lock in a transaction that is begun.
+pub(crate) fn locking(id: OperationId) -> String {
     let (lock, wait_ms) = (lock(id), LOCK_WAIT_MAX.as_millis());
     format!(
-        "BEGIN; SET LOCAL lock_timeout = {wait_ms}; SELECT pg_advisory_xact_lock({lock});
+        "SET LOCAL lock_timeout = {wait_ms}; SELECT pg_advisory_xact_lock({lock});
         SET LOCAL lock_timeout = DEFAULT"
     )
 }
 
 /// What an error of the beginning means.
-fn begun(error: &tokio_postgres::Error) -> Failed {
+pub(crate) fn begun(error: &tokio_postgres::Error) -> Failed {
     if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) {
         return Failed::Rerun("another attempt at this operation holds its key".into());
     }
@@ -138,7 +149,7 @@ fn begun(error: &tokio_postgres::Error) -> Failed {
 }
 
 /// A step of an attempt that ends, whatever the server does.
-async fn bounded<A>(step: impl Future<Output = Result<A, Failed>>) -> Result<A, Failed> {
+pub(crate) async fn bounded<A>(step: impl Future<Output = Result<A, Failed>>) -> Result<A, Failed> {
     timeout(STATEMENT_MAX, step)
         .await
         .unwrap_or_else(|_| Err(Failed::Lost("the database takes too long".into())))
@@ -150,6 +161,8 @@ pub(crate) struct Finished {
     pub(crate) kept: Kept,
     pub(crate) resource: Option<Resource>,
     pub(crate) form: Option<Vec<u8>>,
+    /// Whether messages are on their way out with it.
+    pub(crate) made_messages: bool,
 }
 
 impl Finished {
@@ -160,23 +173,34 @@ impl Finished {
         }
     }
 
-    fn committed(self, now: StoreTime, attempt: u32, expires_at: Option<StoreTime>) -> Atomically {
-        let Finished { finish, kept, resource, .. } = self;
+    fn committed(
+        self,
+        now: StoreTime,
+        attempt: u32,
+        expires_at: Option<StoreTime>,
+        store: &PostgresStore,
+    ) -> Atomically {
+        let Finished { finish, kept, resource, made_messages, .. } = self;
+        if made_messages && finish == Finish::Succeeded {
+            store.hints().give();
+        }
         Atomically::Committed { now, attempt, expires_at, finish, kept, resource }
     }
 }
 
 /// Runs the closure in the open transaction.
-async fn closure(
+pub(crate) async fn closure(
     held: Held,
     id: OperationId,
+    about: About,
     now: StoreTime,
     work: &mut PostgresWork,
     store: &PostgresStore,
 ) -> Result<(Held, Finished), Stopped> {
-    let mut tx = PostgresTx::new(held, id, now);
+    let mut tx = PostgresTx::new(held, id, about, now, Makes::of(store));
     let most = store.closure_time_max();
     let ended = timeout(most, caught(work.0.as_mut(), &mut tx)).await;
+    let made_messages = tx.made_messages();
     let (held, failed) = tx.into_parts();
     let ended = match ended {
         Ok(Ok(ended)) => ended,
@@ -207,7 +231,7 @@ async fn closure(
         (Ended::Finished { finish, kept, resource }, None) => {
             let seal = || store.sealer().seal(&id, kept_length(&kept), |out| encode_kept(&kept, out));
             let form = (kept != Kept::Nothing).then(seal);
-            Ok((held, Finished { finish, kept, resource, form }))
+            Ok((held, Finished { finish, kept, resource, form, made_messages }))
         }
         (Ended::NotDone, _) => {
             held.roll_back().await;
@@ -255,7 +279,7 @@ async fn fate(
     match read.record {
         Some(raw) if raw.nonce == nonce => {
             let now = raw.record.completed_at.unwrap_or(read.now);
-            Ok(finished.committed(now, raw.record.attempt, raw.record.expires_at))
+            Ok(finished.committed(now, raw.record.attempt, raw.record.expires_at, store))
         }
         _ => Err(Stopped::contended(format!("the connection was lost before the commit: {why}"))),
     }
@@ -265,8 +289,8 @@ fn unknown(first: &str, then: StoreError) -> Stopped {
     Stopped::Store(StoreError::Unavailable(format!("the answer to a commit was lost ({first}); {then}")))
 }
 
-/// What the pair of the last statement and the commit behind it means.
-enum Committing {
+/// What the pair of the last statement, which writes to this table, and the commit behind it means.
+pub(crate) enum Committing {
     Done,
     /// It is undone, and so it ended.
     Undone(Stopped),
@@ -276,7 +300,8 @@ enum Committing {
     Lost(String),
 }
 
-fn committing<A>(
+pub(crate) fn committing<A>(
+    table: &str,
     written: &Result<A, tokio_postgres::Error>,
     committed: &Result<(), tokio_postgres::Error>,
 ) -> Committing {
@@ -284,7 +309,7 @@ fn committing<A>(
         (Ok(_), Ok(())) => return Committing::Done,
         (Err(error), _) | (Ok(_), Err(error)) => error,
     };
-    let ours = error.as_db_error().and_then(|told| told.table()) == Some("operations")
+    let ours = error.as_db_error().and_then(|told| told.table()) == Some(table)
         && error.as_db_error().and_then(|told| told.schema()) == Some("onefold");
     if written.is_err() && ours && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
         return Committing::Exists;

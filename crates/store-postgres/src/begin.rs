@@ -5,7 +5,7 @@
 
 use onefold_core::{Fingerprint, Key, OperationId};
 use onefold_store::codec::{encode_scope, encode_texts};
-use onefold_store::{Advance, Promise, Step, StoreError};
+use onefold_store::{Advance, Promise, Step, StoreError, crash};
 use tokio_postgres::types::Type;
 
 use crate::ask::Ask;
@@ -184,6 +184,7 @@ impl BeginWork {
         let ignored = each!(|w| w.ignored.as_deref());
         let shard = works.first().map_or(0, |work| work.shard);
         let happened = Happened::of(works.iter().map(|work| &work.advance));
+        crash::point("postgres.next.before");
         let rows = server
             .ask(
                 BEGIN,
@@ -216,6 +217,7 @@ impl BeginWork {
                 IfLost::AskAgain,
             )
             .await?;
+        crash::point("postgres.next.after");
         Ok(batch::answers(&rows, works.len())?)
     }
 }

@@ -10,7 +10,7 @@
 
 use onefold_core::{OperationId, StoreTime};
 use onefold_store::codec::{encode_scope, encode_texts};
-use onefold_store::{Claim, StoreError};
+use onefold_store::{Claim, StoreError, crash};
 use tokio_postgres::types::Type;
 
 use crate::ask::Ask;
@@ -181,6 +181,7 @@ async fn claim<A: Ask>(
     let correlations = each!(|w| w.claim.correlation_id.as_deref().map(str::as_bytes));
     let ignored = each!(|w| w.ignored.as_deref());
     let shard = works.first().map_or(0, |work| work.shard);
+    crash::point("postgres.claim.before");
     let rows = server
         .ask(
             CLAIM,
@@ -208,6 +209,7 @@ async fn claim<A: Ask>(
             IfLost::AskAgain,
         )
         .await?;
+    crash::point("postgres.claim.after");
     let mut answers: Vec<_> = works.iter().map(|_| None).collect();
     for row in rows {
         let n = place(&row, works.len())?;

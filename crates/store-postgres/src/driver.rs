@@ -1,4 +1,4 @@
-//! Claims and transitions in a transaction that the caller owns, over a driver of the caller's choice.
+//! Claims, transitions and messages in a transaction that the caller owns, over a driver of the caller's choice.
 //!
 //! The statements and what their rows mean are those of the store; a [`Guest`] only sends them. Nothing becomes visible
 //! before the caller commits, and all of it goes with a rollback. A claim that another transaction is about to make
@@ -11,12 +11,14 @@
 use std::future::Future;
 
 use bytes::BytesMut;
+use onefold_core::{Message, OperationId};
 use onefold_store::{Advance, Advanced, Claim, Claimed, StoreError};
 use tokio::sync::Mutex;
 use tokio_postgres::types::{IsNull, ToSql, Type};
 
 use crate::PostgresStore;
 use crate::ask::Ask;
+use crate::outgoing;
 use crate::server::{IfLost, Params};
 
 /// A parameter in the binary form of its type.
@@ -62,6 +64,24 @@ impl PostgresStore {
         advance: Advance,
     ) -> Result<Advanced, G::Error> {
         self.advance_by(&Of::new(guest), advance).await
+    }
+
+    /// Makes a message on its way out in the guest's transaction, as [`PostgresStore::enqueue_in`] does. An error may have
+    /// ended the transaction: roll it back.
+    pub async fn enqueue_over<G: Guest>(&self, guest: &mut G, message: Message) -> Result<bool, G::Error> {
+        Ok(outgoing::put(vec![self.seal_message(message)], None, &Of::new(guest)).await? > 0)
+    }
+
+    /// Makes the one message for an effect in the guest's transaction, as [`PostgresStore::enqueue_once_in`] does. An error
+    /// may have ended the transaction: roll it back.
+    pub async fn enqueue_once_over<G: Guest>(
+        &self,
+        guest: &mut G,
+        by: OperationId,
+        effect: &str,
+        message: Message,
+    ) -> Result<bool, G::Error> {
+        outgoing::put_once(effect, by, self.message_of(effect, message), &Of::new(guest)).await
     }
 }
 

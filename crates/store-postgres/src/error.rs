@@ -29,13 +29,17 @@ pub enum OpenError {
     /// The server takes no writes.
     #[error("the database is read-only ({0}); the store needs the primary server")]
     ReadOnly(String),
-    /// A later release has written the schema.
+    /// A later release has migrated the schema, and this one may not work on it.
     #[error(
-        "the store has schema {found} and this release knows schemas up to {known}; use the release that wrote it, or a newer one"
+        "the store in the database {database} has schema {found}, on which releases of schema {min_reader} or later may work; this release is of schema {known}: start the release that migrated it, or a later one"
     )]
     Newer {
+        /// The database that the store is in.
+        database: String,
         /// The schema of the database.
         found: u32,
+        /// The oldest schema whose release may work on it.
+        min_reader: u32,
         /// The latest schema of this release.
         known: u32,
     },

@@ -1,10 +1,11 @@
-//! Records in a transaction that somebody else owns, on the same database. Over another driver: [`driver`](crate::driver).
+//! Records and messages in a transaction that somebody else owns, on the same database. Over another driver: [`driver`](crate::driver).
 //!
 //! What is written becomes visible and durable with the owner's commit, and goes with the owner's rollback. A duplicate
 //! waits on the unique digest until the owner's transaction ends. Losing the claim leaves the transaction as it was; a
 //! serialization failure (40001) or a deadlock ends it like any other statement's, and the owner runs it again. Whether
 //! the transaction is on the store's database and flushes its commits is the owner's to see to.
 
+use onefold_core::{Message, OperationId, effect_message_id};
 use onefold_store::{Advance, Advanced, Claim, Claimed, Step, StoreError};
 use tokio_postgres::Transaction;
 
@@ -12,6 +13,7 @@ use crate::advance::AdvanceWork;
 use crate::ask::{Ask, Within};
 use crate::begin::BeginWork;
 use crate::claim::{ClaimWork, RawClaimed};
+use crate::outgoing::{self, Outgoing};
 use crate::store::PostgresStore;
 
 /// A scope's counter has so many shards for transactions that others own. Such a transaction holds its shard until it
@@ -38,6 +40,40 @@ impl PostgresStore {
     ) -> Result<Advanced, StoreError> {
         let within = Within { client: transaction, now: self.server().now() };
         Ok(self.advance_by(&within, advance).await?)
+    }
+
+    /// Makes a message on its way out in the transaction. False: a message under this id was made before. It is seen by
+    /// relays once the owner has committed. With an ordering key, whoever makes a message of the same key waits for the
+    /// end of the transaction.
+    ///
+    /// Errors and cancellation as in [`PostgresStore::claim_in`].
+    pub async fn enqueue_in(
+        &self,
+        transaction: &Transaction<'_>,
+        message: Message,
+    ) -> Result<bool, StoreError> {
+        let within = Within { client: transaction, now: self.server().now() };
+        Ok(outgoing::put(vec![self.seal_message(message)], None, &within).await? > 0)
+    }
+
+    /// Makes the one message for an effect in the transaction, under an id that follows from the effect; `by` is the operation
+    /// that asks for it. False: the effect happened before, and nothing is written.
+    ///
+    /// Errors and cancellation as in [`PostgresStore::claim_in`].
+    pub async fn enqueue_once_in(
+        &self,
+        transaction: &Transaction<'_>,
+        by: OperationId,
+        effect: &str,
+        message: Message,
+    ) -> Result<bool, StoreError> {
+        let within = Within { client: transaction, now: self.server().now() };
+        Ok(outgoing::put_once(effect, by, self.message_of(effect, message), &within).await?)
+    }
+
+    /// The one message of an effect.
+    pub(crate) fn message_of(&self, effect: &str, message: Message) -> Outgoing {
+        self.seal_message(Message { id: effect_message_id(effect, self.secret()), ..message })
     }
 
     pub(crate) async fn claim_by<A: Ask>(&self, ask: &A, claim: Claim) -> Result<Claimed, A::Error> {

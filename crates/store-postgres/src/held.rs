@@ -7,6 +7,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use deadpool_postgres::Object;
+use onefold_store::crash;
 use tokio::time::timeout;
 use tokio_postgres::Client;
 
@@ -27,8 +28,10 @@ impl Held {
 
     /// Undoes everything and gives the connection back. Where that fails the connection is closed, which undoes it too.
     pub(crate) async fn roll_back(self) {
+        crash::point("postgres.rollback.before");
         // Behind a statement that was given up it would wait for that one's end.
         if let Ok(Ok(())) = timeout(ROLLBACK_MAX, self.batch_execute("ROLLBACK")).await {
+            crash::point("postgres.rollback.after");
             self.give_back();
         }
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use onefold_core::OperationId;
-use onefold_store::StoreError;
+use onefold_store::{StoreError, crash};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::Failed;
@@ -118,6 +118,7 @@ async fn run<W: Work>(mut jobs: mpsc::Receiver<Ask<W>>, server: Server, counts: 
             answers.iter().any(|answer| matches!(answer, Err(StoreError::Unavailable(_)))),
         );
         for ((reply, _), answer) in replies.into_iter().zip(answers) {
+            crash::point("postgres.answer.before");
             // The caller may have gone away.
             let _ = reply.send(answer);
         }

@@ -12,6 +12,7 @@
 //! *It does not* decide anything, and it reads no replica: one that is read-only is refused. Under asynchronous
 //! replication a failover can lose what was acknowledged last.
 
+mod acts;
 mod address;
 mod advance;
 mod ask;
@@ -20,18 +21,30 @@ mod batch;
 mod begin;
 mod check;
 mod claim;
+mod committed;
+mod consume;
 mod counts;
 mod driver;
 mod error;
 mod events;
 mod guest;
 mod held;
+mod inbox;
+mod inbox_row;
+mod inbox_store;
 mod inventory;
 mod lanes;
 mod list;
+mod low_water;
+mod marks;
 mod migrate;
 mod open;
+mod outbox;
+mod outbox_row;
+mod outbox_store;
+mod outgoing;
 mod param;
+mod permits;
 mod probes;
 mod read;
 mod row;
@@ -51,6 +64,8 @@ pub use address::Address;
 pub use atomic::{Ending, PostgresWork};
 pub use driver::{BinaryParam, Columns, Guest};
 pub use error::OpenError;
+#[doc(hidden)]
+pub use migrate::Migration;
 pub use onefold_store::Applied;
 pub use open::Options;
 pub use param::Param;
@@ -58,5 +73,5 @@ pub use stats::Stats;
 pub use store::PostgresStore;
 pub use tx::{PostgresTx, TxError};
 
-/// The schema that this release reads and writes.
+/// The latest schema that this release knows: it migrates to it, and works on later ones that allow it.
 pub const SCHEMA_VERSION: u32 = migrate::LATEST;

@@ -3,6 +3,9 @@
 //! Each migration is one file and one transaction that also notes its number; a crash leaves the schema before it or
 //! after it. Gateways that migrate at once wait for each other by a lock that ends with the transaction, and the
 //! second finds nothing to do. Migrations only go forward.
+//!
+//! Each migration also says, and leaves in the database, which older releases may go on working on the store once it has
+//! run (decision 0016). A release opens a later schema where that says so, and refuses it otherwise.
 
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
@@ -11,9 +14,24 @@ use crate::OpenError;
 use crate::error::Failed;
 use crate::server::Server;
 
+/// One step of the schema.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Migration {
+    /// What it does.
+    pub sql: &'static str,
+    /// The oldest schema whose release may go on reading and writing once this has run. Its own number: none may.
+    pub min_reader: u32,
+}
+
 /// The migrations, in order; the first makes schema 1.
-const MIGRATIONS: [&str; 2] =
-    [include_str!("../migrations/0001_operations.sql"), include_str!("../migrations/0002_library.sql")];
+const MIGRATIONS: [Migration; 3] = [
+    Migration { sql: include_str!("../migrations/0001_operations.sql"), min_reader: 1 },
+    // Not 1: a process of schema 1 that begins a failed operation again leaves the steps of its earlier life.
+    Migration { sql: include_str!("../migrations/0002_library.sql"), min_reader: 2 },
+    // Tables and functions of their own.
+    Migration { sql: include_str!("../migrations/0003_messages.sql"), min_reader: 2 },
+];
 
 /// The schema of this release.
 pub(crate) const LATEST: u32 = MIGRATIONS.len() as u32;
@@ -22,18 +40,25 @@ pub(crate) const LATEST: u32 = MIGRATIONS.len() as u32;
 const ALONE_LOCK: i64 = 0x4F6E_6566_0000_0000;
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
+/// Whoever comes later to a table waits behind a migration that waits for it.
+const WAIT: &str = "SET LOCAL lock_timeout = '5s'";
 /// NULL: there is no such table. The last: another's schema of the same name.
 const FOUND: &str =
     "SELECT to_regclass('onefold.migrations') IS NOT NULL, to_regnamespace('onefold') IS NOT NULL
     AND to_regclass('onefold.migrations') IS NULL AND EXISTS (
         SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('onefold'))";
-const SCHEMA: &str = "SELECT max(version) FROM onefold.migrations";
+/// The schema, the oldest whose release may work on it, and where it is. A migration that says nothing of older releases,
+/// because it was run before there was a place for that, is not for them. Read as JSON, since the column may be missing.
+const SCHEMA: &str = "SELECT max(m.version),
+    max(coalesce((to_jsonb(m) ->> 'min_reader'::text)::integer, m.version)), current_database()::text
+    FROM onefold.migrations m";
 const FIRST: &str = "CREATE SCHEMA IF NOT EXISTS onefold;
     CREATE TABLE onefold.migrations (
         version integer PRIMARY KEY,
         at      timestamptz NOT NULL DEFAULT clock_timestamp()
     );";
-const NOTE: &str = "INSERT INTO onefold.migrations (version) VALUES ($1)";
+const PLACE: &str = "ALTER TABLE onefold.migrations ADD COLUMN IF NOT EXISTS min_reader integer";
+const NOTE: &str = "INSERT INTO onefold.migrations (version, min_reader) VALUES ($1, $2)";
 
 /// Whether an old or absent schema is brought to the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,27 +69,46 @@ pub(crate) enum Migrate {
     No,
 }
 
-/// Brings the schema to the latest.
-pub(crate) async fn run(server: &Server, migrate: Migrate) -> Result<(), OpenError> {
+/// The migrations of this release, and the one of a later release that a test makes up.
+pub(crate) fn known(test: Option<Migration>) -> Vec<Migration> {
+    MIGRATIONS.into_iter().chain(test).collect()
+}
+
+/// Brings the schema to the latest that is known. One of a later release that lets this one work on it is left as it is.
+pub(crate) async fn run(server: &Server, migrate: Migrate, known: &[Migration]) -> Result<(), OpenError> {
     let mut connection = server.connection().await?;
+    let latest = u32::try_from(known.len()).expect("migrations are few");
     loop {
-        let found = schema_of(&**connection).await?;
-        if found == LATEST {
+        let found = schema_of(&**connection, latest).await?;
+        if found > latest {
+            tracing::info!(
+                schema = found,
+                known = latest,
+                "a later release has migrated the store; this one may go on working on it"
+            );
+        }
+        if found >= latest {
             return Ok(());
         }
         if migrate == Migrate::No {
-            return Err(OpenError::NeedsMigration { found, needed: LATEST });
+            return Err(OpenError::NeedsMigration { found, needed: latest });
         }
         let transaction = alone(&mut connection).await?;
         // Somebody else may have been here.
-        let found = schema_of(&transaction).await?;
-        let Some(sql) = MIGRATIONS.get(found as usize) else { continue };
+        let found = schema_of(&transaction, latest).await?;
+        let Some(migration) = known.get(found as usize) else { continue };
+        transaction.batch_execute(WAIT).await.map_err(said)?;
         if found == 0 {
             transaction.batch_execute(FIRST).await.map_err(said)?;
         }
-        transaction.batch_execute(sql).await.map_err(said)?;
-        let version = i32::try_from(found + 1).expect("migrations are few");
-        transaction.query_typed(NOTE, &[(&version, Type::INT4)]).await.map_err(said)?;
+        transaction.batch_execute(PLACE).await.map_err(said)?;
+        transaction.batch_execute(migration.sql).await.map_err(said)?;
+        let number = |number: u32| i32::try_from(number).expect("migrations are few");
+        let (version, min_reader) = (number(found + 1), number(migration.min_reader));
+        transaction
+            .query_typed(NOTE, &[(&version, Type::INT4), (&min_reader, Type::INT4)])
+            .await
+            .map_err(said)?;
         commit(transaction).await?;
         tracing::info!(schema = found + 1, "the store was migrated");
     }
@@ -91,8 +135,9 @@ pub(crate) async fn commit(transaction: Transaction<'_>) -> Result<(), OpenError
     transaction.commit().await.map_err(said)
 }
 
-/// The schema that the connection sees: 0 for none, an error for one that is not ours.
-pub(crate) async fn schema_of(client: &impl GenericClient) -> Result<u32, OpenError> {
+/// The schema that the connection sees: 0 for none; an error for one that is not ours, or of a later release that lets no
+/// release of schema `latest` work on it.
+pub(crate) async fn schema_of(client: &impl GenericClient, latest: u32) -> Result<u32, OpenError> {
     let rows = client.query_typed(FOUND, &[]).await.map_err(said)?;
     let (ours, foreign): (bool, bool) = rows.first().map_or((false, false), |row| (row.get(0), row.get(1)));
     if foreign {
@@ -102,9 +147,14 @@ pub(crate) async fn schema_of(client: &impl GenericClient) -> Result<u32, OpenEr
         return Ok(0);
     }
     let rows = client.query_typed(SCHEMA, &[]).await.map_err(said)?;
-    let found: Option<i32> = rows.first().and_then(|row| row.get(0));
-    let found = found.map_or(0, |found| u32::try_from(found).unwrap_or(u32::MAX));
-    if found > LATEST { Err(OpenError::Newer { found, known: LATEST }) } else { Ok(found) }
+    let Some(row) = rows.first() else { return Ok(0) };
+    let number =
+        |column| row.get::<_, Option<i32>>(column).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    let (found, min_reader) = (number(0).unwrap_or(0), number(1).unwrap_or(0));
+    if found > latest && min_reader > latest {
+        return Err(OpenError::Newer { database: row.get(2), found, min_reader, known: latest });
+    }
+    Ok(found)
 }
 
 fn said(error: tokio_postgres::Error) -> OpenError {

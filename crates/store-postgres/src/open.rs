@@ -1,6 +1,6 @@
 //! Opening a store: the server is looked at before anything is changed.
 //!
-//! A server that is too old, takes no writes, or has a schema of a later release or of something else is refused and
+//! A server that is too old, takes no writes, or has a schema of something else, or of a later release that shuts this one out, is refused and
 //! left as it is. What is only a danger is said in the log.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use onefold_core::IdentityKey;
 use onefold_store::{Clock, Gravity, Sealer};
 
 use crate::check;
-use crate::migrate::{self, Migrate};
+use crate::migrate::{self, Migrate, Migration};
 use crate::server::Server;
 use crate::{Address, OpenError, seal_keys};
 
@@ -35,6 +35,9 @@ pub struct Options {
     /// For tests alone: a clock in place of the server's.
     #[doc(hidden)]
     pub test_clock: Option<Arc<dyn Clock>>,
+    /// For tests alone: one migration more, as a later release has.
+    #[doc(hidden)]
+    pub test_migration: Option<Migration>,
 }
 
 impl Default for Options {
@@ -45,6 +48,7 @@ impl Default for Options {
             connections_max: CONNECTIONS_MAX,
             closure_time_max: CLOSURE_TIME_MAX,
             test_clock: None,
+            test_migration: None,
         }
     }
 }
@@ -76,7 +80,8 @@ pub(crate) async fn open(address: &Address, options: &Options) -> Result<Opened,
     for finding in seen.findings().iter().filter(|finding| finding.gravity == Gravity::Warning) {
         tracing::warn!(check = finding.what, "{}", finding.says);
     }
-    migrate::run(&server, if options.migrate { Migrate::Yes } else { Migrate::No }).await?;
+    let migrate = if options.migrate { Migrate::Yes } else { Migrate::No };
+    migrate::run(&server, migrate, &migrate::known(options.test_migration)).await?;
     let sealer = Sealer::new(&options.seal_keys);
     let identity_key = seal_keys::unlock(&server, &sealer).await?;
     Ok(Opened { server, sealer, identity_key })

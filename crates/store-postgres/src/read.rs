@@ -1,7 +1,7 @@
 //! Reading records, with the time and the lease as the server's clock judges them. Nothing here waits for a commit.
 
 use onefold_core::{OperationId, StoreTime};
-use onefold_store::StoreError;
+use onefold_store::{StoreError, crash};
 use tokio_postgres::types::Type;
 
 use crate::ask::Ask;
@@ -35,7 +35,9 @@ pub(crate) async fn many<A: Ask>(
     let bytes: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
     let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
         [(&server.now(), Type::INT8), (&bytes, Type::BYTEA_ARRAY)];
+    crash::point("postgres.read.before");
     let rows = server.ask(READ, &params, IfLost::AskAgain).await?;
+    crash::point("postgres.read.after");
     let read = |row: &A::Row| {
         let now = StoreTime(get(row, 1)?);
         Ok(RawRead { now, record: found(row, 2, now)? })

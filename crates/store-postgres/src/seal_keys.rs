@@ -23,7 +23,10 @@ pub(crate) const ADD_KEY: &str = "INSERT INTO onefold.seal_keys (id) VALUES ($1)
 pub(crate) const DROP_KEY: &str = "DELETE FROM onefold.seal_keys WHERE id = $1";
 /// A payload form under a key begins with 1 and the key's name. Walks over all records, when a key is retired.
 pub(crate) const IN_USE: &str =
-    "SELECT 1 FROM onefold.operations WHERE kept IS NOT NULL AND substr(kept, 1, 5) = $1 LIMIT 1";
+    "SELECT 1 FROM onefold.operations WHERE kept IS NOT NULL AND substr(kept, 1, 5) = $1
+    UNION ALL SELECT 1 FROM onefold.steps WHERE substr(kept, 1, 5) = $1
+    UNION ALL SELECT 1 FROM onefold.inbox WHERE kept IS NOT NULL AND substr(kept, 1, 5) = $1
+    UNION ALL SELECT 1 FROM onefold.outbox WHERE substr(form, 1, 5) = $1 LIMIT 1";
 
 /// The secret is bound to no operation: its form is sealed to an id that no digest can be expected to hit.
 const SECRET_ID: OperationId = OperationId::from_bytes([0; 32]);

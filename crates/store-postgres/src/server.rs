@@ -21,7 +21,7 @@ const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a statement may take; its connection is given up then.
 pub(crate) const STATEMENT_MAX: Duration = Duration::from_secs(10);
 /// How often a statement that was overtaken is rerun.
-const RERUNS_MAX: u32 = 10;
+pub(crate) const RERUNS_MAX: u32 = 10;
 /// The pause before the first rerun, at most; it doubles, up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(4);
 const PAUSE_MAX: Duration = Duration::from_millis(250);
@@ -127,7 +127,7 @@ impl Server {
 }
 
 /// The pause before rerun number `rerun` (from 0): full jitter.
-async fn pause(rerun: u32) {
+pub(crate) async fn pause(rerun: u32) {
     let most = PAUSE.saturating_mul(1 << rerun.min(10)).min(PAUSE_MAX);
     tokio::time::sleep(most.mul_f64(rand::random::<f64>())).await;
 }

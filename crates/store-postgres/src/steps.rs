@@ -2,7 +2,7 @@
 
 use onefold_core::{Kept, OperationId, StoreTime};
 use onefold_store::codec::{decode_kept, encode_kept, kept_length};
-use onefold_store::{FinishedStep, Sealer, StepPut, StoreError};
+use onefold_store::{FinishedStep, Sealer, StepPut, StoreError, crash};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -54,7 +54,9 @@ pub(crate) async fn put(
         (&name.as_bytes(), Type::BYTEA),
         (&form, Type::BYTEA),
     ];
+    crash::point("postgres.step.before");
     let rows = server.ask(PUT, &params, IfLost::AskAgain).await?;
+    crash::point("postgres.step.after");
     let row = rows.first().ok_or_else(|| unreadable("no answer"))?;
     let now = StoreTime(get(row, 0)?);
     if !get::<bool>(row, 1)? {
@@ -85,7 +87,9 @@ pub(crate) async fn of(
     sealer: &Sealer,
 ) -> Result<Vec<FinishedStep>, StoreError> {
     let params: [(&(dyn ToSql + Sync), Type); 1] = [(&id.as_bytes().as_slice(), Type::BYTEA)];
+    crash::point("postgres.steps.before");
     let rows = server.ask(OF, &params, IfLost::AskAgain).await?;
+    crash::point("postgres.steps.after");
     rows.iter().map(|row| step(id, row, 0, sealer)).collect()
 }
 

@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use onefold_core::{Counters, Event, FingerprintBuilder, IdentityKey, Kept, OperationId};
 use onefold_store::{
-    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, Finding, FinishedStep, Gravity,
+    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, Finding, FinishedStep, Gravity, Hints,
     Inventory, OperationStore, Page, ProbeTurn, Query, Read, Sealer, Step, StepPut, StepStore, StoreError,
     Survey, Swept, TakeProbes,
 };
@@ -19,6 +19,7 @@ use crate::begin::BeginWork;
 use crate::check;
 use crate::claim::{ClaimWork, RawClaimed};
 use crate::lanes::Lanes;
+use crate::low_water::LowWater;
 use crate::migrate::{self, LATEST};
 use crate::server::{IfLost, Server};
 use crate::stats::{Counts, Stats};
@@ -39,7 +40,9 @@ pub(crate) const PROBE: &str = "INSERT INTO onefold.meta (name, value) VALUES ('
 /// A PostgreSQL database as a store of operations.
 pub struct PostgresStore {
     identity_key: IdentityKey,
-    sealer: Sealer,
+    sealer: Arc<Sealer>,
+    hints: Hints,
+    low_water: LowWater,
     server: Server,
     shard: i16,
     claims: Lanes<ClaimWork>,
@@ -57,7 +60,9 @@ impl PostgresStore {
         let counts = Arc::new(Counts::default());
         Ok(PostgresStore {
             identity_key: opened.identity_key,
-            sealer: opened.sealer,
+            sealer: Arc::new(opened.sealer),
+            hints: Hints::default(),
+            low_water: LowWater::default(),
             shard: rand::random_range(0..SHARDS),
             claims: Lanes::start(LANES, &opened.server, &counts),
             beginnings: Lanes::start(1, &opened.server, &counts),
@@ -73,8 +78,13 @@ impl PostgresStore {
         let server = Server::new(address, 1, None)?;
         let mut findings = check::look(&server).await?.findings();
         let connection = server.connection().await?;
-        findings.push(match migrate::schema_of(&**connection).await {
+        findings.push(match migrate::schema_of(&**connection, LATEST).await {
             Ok(LATEST) => Finding::new("schema", Gravity::Fine, format!("schema {LATEST}, this release's")),
+            Ok(found) if found > LATEST => {
+                let says =
+                    format!("schema {found} of a later release, which lets this one (schema {LATEST}) work");
+                Finding::new("schema", Gravity::Fine, says)
+            }
             Ok(found) => {
                 let error = OpenError::NeedsMigration { found, needed: LATEST };
                 Finding::new("schema", Gravity::Failure, error.to_string())
@@ -107,8 +117,20 @@ impl PostgresStore {
         &self.server
     }
 
-    pub(crate) fn sealer(&self) -> &Sealer {
+    pub(crate) fn sealer(&self) -> &Arc<Sealer> {
         &self.sealer
+    }
+
+    pub(crate) fn secret(&self) -> &IdentityKey {
+        &self.identity_key
+    }
+
+    pub(crate) fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
+    pub(crate) fn low_water(&self) -> &LowWater {
+        &self.low_water
     }
 
     pub(crate) fn closure_time_max(&self) -> Duration {

@@ -6,14 +6,19 @@
 //! the transaction and are not for a closure. A statement that failed has made the transaction useless; the first such failure is kept, so
 //! a closure that goes on all the same cannot commit half of its work.
 
-use onefold_core::{OperationId, StoreTime};
-use onefold_store::Applied;
+use std::sync::Arc;
+
+use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
+use onefold_store::{Applied, Sealer};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::error::Failed;
 use crate::held::Held;
+use crate::outgoing::{self, Outgoing};
 use crate::param::{Param, typed};
+use crate::row::get;
+use crate::store::PostgresStore;
 
 pub(crate) const EFFECT: &str =
     "INSERT INTO onefold.effects (key, operation, at) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING";
@@ -24,6 +29,30 @@ pub(crate) const APPLY: &str =
 pub(crate) const VERSION: &str = "SELECT version FROM onefold.projections WHERE entity = $1";
 pub(crate) const SUPERSEDED: &str = "INSERT INTO onefold.superseded (entity, version, operation, at)
     VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
+
+/// What a closure runs for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// An operation.
+    Operation,
+    /// A message that came in.
+    Message,
+}
+
+/// What messages are made with.
+pub(crate) struct Makes {
+    identity_key: IdentityKey,
+    sealer: Arc<Sealer>,
+    /// A test's time.
+    now: Option<i64>,
+}
+
+impl Makes {
+    pub(crate) fn of(store: &PostgresStore) -> Makes {
+        let (identity_key, sealer) = (store.secret().clone(), store.sealer().clone());
+        Makes { identity_key, sealer, now: store.server().now() }
+    }
+}
 
 /// Why a statement in a transaction has no result.
 #[derive(Debug, thiserror::Error)]
@@ -40,20 +69,34 @@ pub enum TxError {
 pub struct PostgresTx {
     held: Held,
     operation: OperationId,
+    about: About,
     now: StoreTime,
+    makes: Makes,
+    made_messages: bool,
     failed: Option<Failed>,
 }
 
 impl PostgresTx {
-    pub(crate) fn new(held: Held, operation: OperationId, now: StoreTime) -> PostgresTx {
-        PostgresTx { held, operation, now, failed: None }
+    pub(crate) fn new(
+        held: Held,
+        operation: OperationId,
+        about: About,
+        now: StoreTime,
+        makes: Makes,
+    ) -> PostgresTx {
+        PostgresTx { held, operation, about, now, makes, made_messages: false, failed: None }
+    }
+
+    /// Whether it has made any messages.
+    pub(crate) fn made_messages(&self) -> bool {
+        self.made_messages
     }
 
     pub(crate) fn into_parts(self) -> (Held, Option<Failed>) {
         (self.held, self.failed)
     }
 
-    /// The operation that is performed.
+    /// The operation that is performed, or the message that is handled.
     pub fn operation(&self) -> OperationId {
         self.operation
     }
@@ -118,6 +161,36 @@ impl PostgresTx {
         }
         self.execute(SUPERSEDED, &[&entity, &version, &operation.as_bytes().as_slice(), &at]).await?;
         Ok(Applied::Superseded)
+    }
+
+    /// Makes a message on its way out, in this transaction. False: a message under this id was made before, and nothing
+    /// is written. With an ordering key, whoever makes a message of the same key at the same time waits for the end of
+    /// this transaction.
+    pub async fn enqueue(&mut self, message: &Message) -> Result<bool, TxError> {
+        let outgoing = Outgoing::new(message.clone(), &self.makes.identity_key, &self.makes.sealer);
+        // A message that came in stays marked until those that it has brought about are done.
+        let cause = (self.about == About::Message).then_some(self.operation);
+        let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
+        let outgoing = [outgoing];
+        let (columns, now) = (outgoing::Columns::of(&outgoing), self.makes.now);
+        let rows = self.query_typed(outgoing::PUT, &columns.params(&now, &cause)).await?;
+        let made = rows.first().is_some_and(|row| get(row, 0).unwrap_or(false));
+        self.made_messages |= made;
+        Ok(made)
+    }
+
+    /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it: the
+    /// id that `message` has is not used. False: the effect happened before, and nothing is written.
+    pub async fn enqueue_once(&mut self, effect: &str, message: Message) -> Result<bool, TxError> {
+        let message = Message { id: effect_message_id(effect, &self.makes.identity_key), ..message };
+        if !self.effect(effect).await? {
+            return Ok(false);
+        }
+        let made = self.enqueue(&message).await?;
+        if !made {
+            self.execute(outgoing::FORGET_EFFECT, &[&effect.as_bytes()]).await?;
+        }
+        Ok(made)
     }
 
     fn noted<A>(&mut self, done: Result<A, tokio_postgres::Error>) -> Result<A, TxError> {

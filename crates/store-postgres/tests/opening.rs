@@ -48,7 +48,10 @@ async fn schema_that_is_absent_newer_or_of_something_else_is_refused() {
     drop(open(&database.url()).await);
     database.execute("INSERT INTO onefold.migrations (version) VALUES (99)").await;
     let refused = open_with(&database.url(), Options::default()).await.err().expect("it is newer");
-    assert!(matches!(refused, OpenError::Newer { found: 99, known: SCHEMA_VERSION }), "{refused}");
+    assert!(
+        matches!(refused, OpenError::Newer { found: 99, min_reader: 99, known: SCHEMA_VERSION, .. }),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

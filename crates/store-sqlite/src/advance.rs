@@ -7,7 +7,7 @@ pub(crate) mod begin;
 
 use onefold_core::{Kept, OperationId, Reconciliation, State, StoreTime};
 use onefold_store::codec::{encode_kept, encode_scope, encode_texts, kept_length};
-use onefold_store::{Advance, Also, Grant, Sealer, Step, StoredLease};
+use onefold_store::{Advance, Also, Grant, Sealer, Step, StoredLease, crash};
 use rusqlite::{OptionalExtension, params};
 
 use crate::batch::Batch;
@@ -166,11 +166,15 @@ fn transition(work: &AdvanceWork, batch: &mut Batch<'_>) -> Result<RawAdvanced, 
         }
         Step::Renew { lease } => {
             let mut renew = batch.connection.prepare_cached(RENEW)?;
+            crash::point("sqlite.renew.before");
             renew.execute(params![id, now.0, now.plus(*lease).0])?;
+            crash::point("sqlite.renew.after");
             Grant::held(advance.id, found.attempt, batch.moment, *lease)
         }
         Step::Lapse => {
+            crash::point("sqlite.lapse.before");
             batch.connection.prepare_cached(RENEW)?.execute(params![id, now.0, now.0])?;
+            crash::point("sqlite.lapse.after");
             Grant::Ended(advance.id)
         }
     };

@@ -5,7 +5,7 @@
 
 use onefold_core::{Kept, OperationId, Resource, State, StoreTime};
 use onefold_store::codec::{encode_kept, kept_length};
-use onefold_store::{Atomically, Entry, Finish, Grant, Sealer, Step, StoreError};
+use onefold_store::{Atomically, Entry, Finish, Grant, Sealer, Step, StoreError, crash};
 use rusqlite::params;
 
 use crate::advance::{self, AdvanceWork};
@@ -115,6 +115,7 @@ fn new(claim: &ClaimWork, work: &AtomicWork, batch: &mut Batch<'_>) -> Result<Ra
         let state = state_number(finished.state());
         let row = params![seq, state, now.0, expires_at, resource_kind, resource_id, kept];
         batch.hot(Hot::Outcome)?.execute(row)?;
+        crash::point("sqlite.result.after");
         batch.one_claimed(scope);
         Ok((1, expires_at))
     })

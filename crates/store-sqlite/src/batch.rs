@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use onefold_core::{FingerprintBuilder, IdentityKey, StoreTime};
-use onefold_store::{Grant, Judge, Moment};
+use onefold_store::{Grant, Judge, Moment, crash};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::error::JobError;
@@ -157,7 +157,11 @@ impl<'c> Batch<'c> {
             .optional()?;
         match found {
             Some(found) => Ok(found),
-            None => Ok((self.connection.prepare_cached(NEW_SCOPE)?.insert(params![digest, scope])?, 0)),
+            None => {
+                let number = self.connection.prepare_cached(NEW_SCOPE)?.insert(params![digest, scope])?;
+                crash::point("sqlite.scope.after");
+                Ok((number, 0))
+            }
         }
     }
 
@@ -202,17 +206,25 @@ impl<'c> Batch<'c> {
 
     /// Opens the savepoint of a job.
     pub(crate) fn save(&self) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(SAVE)?.execute([]).map(drop)
+        self.connection.prepare_cached(SAVE)?.execute([])?;
+        crash::point("sqlite.save.after");
+        Ok(())
     }
 
     /// Undoes what was written since the savepoint, which stays open.
     pub(crate) fn undo(&self) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(UNDO)?.execute([]).map(drop)
+        crash::point("sqlite.undo.before");
+        self.connection.prepare_cached(UNDO)?.execute([])?;
+        crash::point("sqlite.undo.after");
+        Ok(())
     }
 
     /// Closes the savepoint; what was written since is part of the transaction.
     pub(crate) fn keep(&self) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(KEEP)?.execute([]).map(drop)
+        crash::point("sqlite.keep.before");
+        self.connection.prepare_cached(KEEP)?.execute([])?;
+        crash::point("sqlite.keep.after");
+        Ok(())
     }
 
     /// Writes what claims have collected, before somebody changes the stored counters by hand.
@@ -220,7 +232,9 @@ impl<'c> Batch<'c> {
         self.scopes.clear();
         for Live { number, stored, claimed } in self.live.drain(..) {
             if claimed > 0 {
+                crash::point("sqlite.live.before");
                 self.connection.prepare_cached(ADD_LIVE)?.execute([number, claimed])?;
+                crash::point("sqlite.live.after");
             } else if stored <= 0 {
                 // It was given a number for a claim that was not won.
                 self.connection.prepare_cached(NONE_LIVE)?.execute([number])?;
@@ -236,6 +250,7 @@ impl<'c> Batch<'c> {
         }
         self.write_claimed()?;
         self.connection.prepare_cached(SET_CLOCK)?.execute(params![self.moment.time.0, self.seq])?;
+        crash::point("sqlite.clock.after");
         Ok(true)
     }
 

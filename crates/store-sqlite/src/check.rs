@@ -3,16 +3,21 @@
 use onefold_store::{Finding, Gravity};
 use rusqlite::Connection;
 
-use crate::SCHEMA_VERSION;
+use crate::{SCHEMA_VERSION, migrate};
 
 /// Walks over every page; stops at the first fault.
 const WHOLE: &str = "PRAGMA quick_check(1)";
 const DURABLE: &str = "SELECT (SELECT journal_mode FROM pragma_journal_mode)";
 
-/// Looks at the store and changes nothing. That it was opened shows already that it is ours, of this release's schema,
-/// writable and unlocked.
+/// Looks at the store and changes nothing. That it was opened shows already that it is ours, of a schema that this
+/// release may work on, writable and unlocked.
 pub(crate) fn run(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
-    let schema = format!("schema {SCHEMA_VERSION}, this release's");
+    let schema = match migrate::versions(connection)?.0 {
+        SCHEMA_VERSION => format!("schema {SCHEMA_VERSION}, this release's"),
+        found => {
+            format!("schema {found} of a later release, which lets this one (schema {SCHEMA_VERSION}) work")
+        }
+    };
     let mut findings = vec![
         Finding::new("schema", Gravity::Fine, schema),
         Finding::new("file", Gravity::Fine, "it can be read and written"),

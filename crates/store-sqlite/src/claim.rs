@@ -6,7 +6,7 @@
 
 use onefold_core::{OperationId, StoreTime};
 use onefold_store::codec::{encode_scope, encode_texts};
-use onefold_store::{Claim, Grant};
+use onefold_store::{Claim, Grant, crash};
 use rusqlite::{OptionalExtension, params};
 
 use crate::batch::{Batch, ScopeFound};
@@ -83,6 +83,7 @@ pub(crate) fn make(
 ) -> rusqlite::Result<bool> {
     let claim = &work.claim;
     let now = batch.moment.time;
+    crash::point("sqlite.record.before");
     let made = batch.hot(Hot::Claim)?.execute(params![
         seq,
         claim.id.as_bytes(),
@@ -99,6 +100,7 @@ pub(crate) fn make(
         claim.correlation_id,
         work.ignored,
     ])?;
+    crash::point("sqlite.record.after");
     Ok(made == 1)
 }
 
@@ -120,6 +122,7 @@ pub(crate) fn run(work: &ClaimWork, batch: &mut Batch<'_>) -> Result<RawClaimed,
     let until = now.plus(claim.lease).0;
     let lease = params![claim.id.as_bytes(), seq, now.0, until, on_stale, retention];
     batch.hot(Hot::Lease)?.execute(lease).map_err(whole_batch)?;
+    crash::point("sqlite.lease.after");
     batch.wrote();
     batch.one_claimed(scope);
     batch.grant(Grant::held(claim.id, 1, batch.moment, claim.lease));

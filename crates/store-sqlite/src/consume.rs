@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use onefold_core::InboxState;
-use onefold_store::{ConsumeStore, Consumed, Finish, Mark, StoreError};
+use onefold_store::{ConsumeStore, Consumed, Finish, Mark, StoreError, reason_of};
 
 use crate::batch::Batch;
 use crate::closure::{About, Nothing, Running, SqliteWork};
@@ -26,18 +26,18 @@ impl Work for Consume {
             Err(consumed) => return Ok(consumed),
         };
         batch.in_savepoint(|batch| {
-            let state = match self.handler.run(self.mark.mark.id, About::Message, batch)? {
-                Ok(left) if left.finish == Finish::Succeeded => InboxState::Processed,
-                Ok(_) => {
+            let (state, reason) = match self.handler.run(self.mark.mark.id, About::Message, batch)? {
+                Ok(left) if left.finish == Finish::Succeeded => (InboxState::Processed, None),
+                Ok(left) => {
                     batch.undo()?;
-                    InboxState::Rejected
+                    (InboxState::Rejected, reason_of(&left.kept))
                 }
                 Err(nothing) => {
                     batch.undo()?;
                     return Ok(nothing.into());
                 }
             };
-            self.mark.done(state, &entries, batch)
+            self.mark.done(state, reason.as_deref(), &entries, batch)
         })
     }
 

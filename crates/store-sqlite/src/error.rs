@@ -27,13 +27,17 @@ pub enum OpenError {
         "{} does not keep a write-ahead log, which records and business rows need to be committed together; run `PRAGMA journal_mode = WAL` on it once", .0.display()
     )]
     NotInLogMode(PathBuf),
-    /// A later release has written the schema.
+    /// A later release has migrated the schema, and this one may not work on it.
     #[error(
-        "the store has schema {found} and this release knows schemas up to {known}; use the release that wrote it, or a newer one"
+        "the store {} has schema {found}, on which releases of schema {min_reader} or later may work; this release is of schema {known}: start the release that migrated it, or a later one", .path.display()
     )]
     Newer {
+        /// The file.
+        path: PathBuf,
         /// The schema of the file.
         found: u32,
+        /// The oldest schema whose release may work on it.
+        min_reader: u32,
         /// The latest schema of this release.
         known: u32,
     },

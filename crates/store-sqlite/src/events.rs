@@ -1,7 +1,7 @@
 //! The history of a record: what happened to it beside its transitions.
 
 use onefold_core::{Event, EventKind, OperationId, StoreTime};
-use onefold_store::NewEvent;
+use onefold_store::{NewEvent, crash};
 use rusqlite::{Connection, params};
 
 use crate::batch::Batch;
@@ -18,6 +18,7 @@ pub(crate) const SQL: &[&str] = &[ADD, OF, DELETE];
 
 /// Adds to the history of the record with this seq.
 pub(crate) fn add(seq: i64, attempt: u32, event: &NewEvent, batch: &mut Batch<'_>) -> rusqlite::Result<()> {
+    crash::point("sqlite.event.before");
     batch.connection.prepare_cached(ADD)?.execute(params![
         seq,
         batch.now_ms(),
@@ -27,6 +28,7 @@ pub(crate) fn add(seq: i64, attempt: u32, event: &NewEvent, batch: &mut Batch<'_
         event.reason,
         event.evidence,
     ])?;
+    crash::point("sqlite.event.after");
     batch.wrote();
     Ok(())
 }

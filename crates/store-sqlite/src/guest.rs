@@ -4,7 +4,7 @@
 //! sync it. The unique digest is the judge, and SQLite's one write lock lets one transaction in at a time. Leases that
 //! are given here are judged by their stored times.
 
-use onefold_store::{Advance, Advanced, Claim, Claimed, StoreError};
+use onefold_store::{Advance, Advanced, Claim, Claimed, StoreError, crash};
 use rusqlite::Transaction;
 
 use crate::advance::{self, AdvanceWork};
@@ -46,6 +46,7 @@ impl SqliteStore {
         self.check_guest(transaction)?;
         let fence = Fence::default();
         let mut batch = Batch::start(transaction, &self.judge, &self.identity_key, &fence).map_err(lost)?;
+        crash::point("sqlite.guest.before");
         let done = job(&mut batch).map_err(|error| match error {
             JobError::Job(error) | JobError::Batch(error) => error,
         })?;
@@ -53,6 +54,7 @@ impl SqliteStore {
             // A scope that was given a number for nothing goes again.
             batch.write_claimed().map_err(lost)?;
         }
+        crash::point("sqlite.guest.after");
         Ok(done)
     }
 

@@ -95,6 +95,7 @@ impl MarkWork {
     pub(crate) fn done(
         &self,
         state: InboxState,
+        reason: Option<&str>,
         entries: &[InboxEntry],
         batch: &mut Batch<'_>,
     ) -> Result<Consumed, JobError> {
@@ -102,7 +103,7 @@ impl MarkWork {
         let earlier = entries.iter().filter(|entry| entry.round < self.mark.round);
         let expires_at = earlier.fold(own, |longest, entry| Some(longest?.max(entry.expires_at?.0)));
         let failures = self.last(entries).map_or(0, |entry| entry.failures);
-        self.put(&State { state, failures, expires_at, reason: None }, batch)?;
+        self.put(&State { state, failures, expires_at, reason }, batch)?;
         Ok(Consumed::Done { now: batch.moment.time, state })
     }
 
@@ -191,10 +192,10 @@ impl Work for Accept {
                 None => true,
             };
             if !newer {
-                return self.mark.done(InboxState::Superseded, &entries, batch);
+                return self.mark.done(InboxState::Superseded, None, &entries, batch);
             }
             make_all(&self.messages, Some(self.mark.mark.id), batch)?;
-            self.mark.done(InboxState::Processed, &entries, batch)
+            self.mark.done(InboxState::Processed, None, &entries, batch)
         })
     }
 

@@ -39,8 +39,11 @@ const KEPT: &str = "SELECT kept FROM onefold_inbox WHERE id = ?1 AND round = ?2"
 const SURVEY: &str =
     "SELECT state, count(*), min(ended_at) FROM onefold_inbox WHERE state IN (0, 4) GROUP BY state";
 
+const DUE: &str = "SELECT i.expires_at FROM onefold_inbox i WHERE i.expires_at IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM onefold_outbox_open o WHERE o.cause = i.id) ORDER BY i.expires_at LIMIT 1";
+
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[OF, ALL, NOT_DONE, KEPT, SURVEY];
+pub(crate) const SQL: &[&str] = &[OF, ALL, NOT_DONE, KEPT, SURVEY, DUE];
 
 /// The stored number of a state.
 pub(crate) fn state_number(state: InboxState) -> i64 {
@@ -141,7 +144,9 @@ pub(crate) fn open(id: OperationId, form: &[u8], sealer: &Sealer) -> Result<Kept
 /// Counts what stands.
 pub(crate) fn survey(connection: &Connection, judge: &Judge) -> rusqlite::Result<InboxSurvey> {
     let now = read::moment(connection, judge)?.time;
-    let mut survey = InboxSurvey::default();
+    let due: Option<i64> = connection.prepare_cached(DUE)?.query_row([], |row| row.get(0)).optional()?;
+    let sweep_lag = due.map_or(std::time::Duration::ZERO, |due| StoreTime(due).until(now));
+    let mut survey = InboxSurvey { sweep_lag, ..InboxSurvey::default() };
     let mut statement = connection.prepare_cached(SURVEY)?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {

@@ -62,11 +62,13 @@ mod writer;
 
 pub use closure::SqliteWork;
 pub use error::OpenError;
+#[doc(hidden)]
+pub use migrate::Migration;
 pub use onefold_store::Applied;
 pub use open::{FileUse, Options};
 pub use stats::Stats;
 pub use store::SqliteStore;
 pub use tx::SqliteTx;
 
-/// The schema that this release reads and writes.
+/// The latest schema that this release knows: it migrates to it, and works on later ones that allow it.
 pub const SCHEMA_VERSION: u32 = migrate::LATEST;

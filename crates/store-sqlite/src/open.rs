@@ -1,7 +1,8 @@
 //! Opening a store: everything is looked at before anything is changed.
 //!
-//! A file of another program, of a later release, or sealed under a key that is not there is refused and left as it
-//! is. After a successful open the schema is the latest, the log is on, and the threads run.
+//! A file of another program, of a later release that shuts this one out, or sealed under a key that is not there is
+//! refused and left as it is. After a successful open the schema is the latest that this release knows, or a later one
+//! that allows it, the log is on, and the threads run.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use rusqlite::Connection;
 use crate::OpenError;
 use crate::file::{self, FileId};
 use crate::header::{self, Found};
-use crate::migrate::{self, Migrate};
+use crate::migrate::{self, Migrate, Migration};
 use crate::{connection, seal_keys};
 
 const FLOOR: &str = "SELECT at FROM onefold_clock WHERE one = 1";
@@ -55,6 +56,9 @@ pub struct Options {
     pub file_use: FileUse,
     /// How long a closure of atomic mode may hold the writer. Statements beyond it are interrupted.
     pub closure_time_max: Duration,
+    /// For tests alone: one migration more, as a later release has.
+    #[doc(hidden)]
+    pub test_migration: Option<Migration>,
 }
 
 impl Default for Options {
@@ -66,6 +70,7 @@ impl Default for Options {
             record_bytes_max: RECORD_BYTES_MAX,
             file_use: FileUse::default(),
             closure_time_max: CLOSURE_TIME_MAX,
+            test_migration: None,
         }
     }
 }
@@ -80,7 +85,7 @@ impl fmt::Debug for Options {
             .field("record_bytes_max", &self.record_bytes_max)
             .field("file_use", &self.file_use)
             .field("closure_time_max", &self.closure_time_max)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -118,7 +123,8 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> 
     if connection.is_readonly("main").map_err(sqlite)? {
         return Err(OpenError::ReadOnly(path.to_owned()));
     }
-    migrate::run(&mut connection, path, migrate, options.file_use)?;
+    let known = migrate::known(options.test_migration);
+    migrate::run(&mut connection, path, migrate, options.file_use, &known)?;
     if !connection::switch_log_on(&connection).map_err(sqlite)? {
         return Err(OpenError::NotInLogMode(path.to_owned()));
     }

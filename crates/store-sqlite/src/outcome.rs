@@ -1,6 +1,7 @@
 //! The end of an attempt: its outcome is written and its lease goes, or one outcome replaces another.
 
 use onefold_core::{OperationId, State};
+use onefold_store::crash;
 use rusqlite::params;
 
 use crate::batch::Batch;
@@ -43,10 +44,15 @@ pub(crate) fn put(
     let at = batch.now_ms();
     let outcome = params![seq, state_number(state), at, expires_at, resource_kind, resource_id, kept];
     if was == State::Processing {
+        crash::point("sqlite.outcome.before");
         batch.hot(Hot::Outcome)?.execute(outcome)?;
+        crash::point("sqlite.outcome.after");
         batch.hot(Hot::EndLease)?.execute([id.as_bytes()]).map_err(whole_batch)?;
+        crash::point("sqlite.lease_ended.after");
     } else {
+        crash::point("sqlite.outcome_replaced.before");
         batch.connection.prepare_cached(REPLACE)?.execute(outcome)?;
+        crash::point("sqlite.outcome_replaced.after");
     }
     batch.wrote();
     Ok(())

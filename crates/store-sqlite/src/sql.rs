@@ -38,7 +38,8 @@ const STATEMENTS: [&[&str]; 22] = [
 
 fn latest() -> Connection {
     let mut connection = Connection::open_in_memory().unwrap();
-    migrate::run(&mut connection, Path::new("memory"), Migrate::Yes, FileUse::Own).unwrap();
+    let known = migrate::known(None);
+    migrate::run(&mut connection, Path::new("memory"), Migrate::Yes, FileUse::Own, &known).unwrap();
     connection
 }
 

@@ -2,7 +2,7 @@
 
 use onefold_core::{Kept, OperationId, State};
 use onefold_store::codec::{decode_kept, encode_kept, kept_length};
-use onefold_store::{FinishedStep, Sealer, StoreError};
+use onefold_store::{FinishedStep, Sealer, StoreError, crash};
 use rusqlite::{Connection, Row, params};
 
 use crate::advance;
@@ -76,7 +76,9 @@ pub(crate) fn put(work: &StepWork, batch: &mut Batch<'_>) -> Result<RawStepPut, 
         return Ok(RawStepPut::Superseded(Box::new(read::in_batch(work.id, batch)?)));
     };
     let row = params![found.seq, work.name, work.attempt, batch.now_ms(), work.form];
+    crash::point("sqlite.step.before");
     if batch.connection.prepare_cached(PUT)?.execute(row)? == 1 {
+        crash::point("sqlite.step.after");
         batch.wrote();
         return Ok(RawStepPut::Done);
     }

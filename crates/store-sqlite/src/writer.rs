@@ -13,7 +13,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use onefold_core::IdentityKey;
-use onefold_store::{Hints, Judge, StoreError};
+use onefold_store::{Hints, Judge, StoreError, crash};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode};
 
@@ -94,7 +94,10 @@ impl Writer {
             undone.into_iter().for_each(|job| job.refuse(error));
         }
         self.counts.answered(answers.len());
-        answers.into_iter().for_each(|answer| answer.give(lost));
+        for answer in answers {
+            crash::point("sqlite.answer.before");
+            answer.give(lost);
+        }
     }
 
     fn transaction(
@@ -117,7 +120,9 @@ impl Writer {
             self.connection = Some((connection, fence));
         }
         let Some((connection, fence)) = &self.connection else { unreachable!("it was just opened") };
+        crash::point("sqlite.begin.before");
         run(connection, BEGIN).map_err(lost)?;
+        crash::point("sqlite.begin.after");
         let mut batch = Batch::start(connection, &self.judge, &self.identity_key, fence).map_err(lost)?;
         while waiting.take_in() {
             // Whoever asks now has perhaps seen a later time than the batch began at.
@@ -136,6 +141,7 @@ impl Writer {
             }
         }
         let writes = batch.finish().map_err(lost)?;
+        crash::point("sqlite.commit.before");
         run(connection, if writes { COMMIT } else { ROLLBACK }).map_err(|error| match error {
             error if !is_constraint(&error) => unavailable(&error),
             _ if waiting.taken == 1 => StoreError::Unavailable(BROKEN_ALONE.into()),
@@ -144,6 +150,7 @@ impl Writer {
                 StoreError::Unavailable(BROKEN.into())
             }
         })?;
+        crash::point("sqlite.commit.after");
         if writes {
             self.counts.committed();
         }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use onefold_store::clock::ManualClock;
-use onefold_store_conformance::{Business, Made, conformance, library_conformance};
-use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteWork};
+use onefold_store_conformance::{
+    Business, Handler, Made, Shop, conformance, library_conformance, messages_conformance,
+};
+use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteTx, SqliteWork};
 use rusqlite::Connection;
 
 fn make(clock: Arc<ManualClock>, seal_keys: Vec<[u8; 32]>) -> Made {
@@ -67,4 +69,53 @@ mod library {
     }
 
     library_conformance!(business);
+}
+
+mod messages {
+    use super::*;
+
+    fn act(handler: &Handler, tx: &mut SqliteTx<'_>) -> rusqlite::Result<()> {
+        if let Some(row) = &handler.row {
+            tx.execute("INSERT INTO business VALUES (?1)", [row])?;
+        }
+        if let Some(message) = &handler.message {
+            let made = match &handler.effect {
+                Some(effect) => tx.enqueue_once(effect, message.clone())?,
+                None => tx.enqueue(message)?,
+            };
+            handler.noted(made);
+        }
+        Ok(())
+    }
+
+    async fn shop(clock: Arc<ManualClock>) -> Option<Shop<SqliteStore>> {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let path = directory.path().join("shop.db");
+        let options =
+            Options { clock, seal_keys: vec![[7; 32]], file_use: FileUse::Shared, ..Options::default() };
+        let store = Arc::new(SqliteStore::open(&path, options).expect("a new store opens"));
+        let table = "CREATE TABLE business (name TEXT PRIMARY KEY)";
+        Connection::open(&path)
+            .and_then(|file| file.execute_batch(table))
+            .expect("the service has its table");
+        Some(Shop {
+            store,
+            work: Box::new(|handler| {
+                SqliteWork::new(move |tx| {
+                    act(&handler, tx).expect("what the handler writes is new");
+                    handler.end()
+                })
+            }),
+            rows: Box::new(move || {
+                let connection = Connection::open(&path).expect("the file is there");
+                let mut statement = connection.prepare("SELECT name FROM business ORDER BY name").unwrap();
+                let rows = statement.query_map([], |row| row.get(0)).unwrap();
+                let rows = rows.collect::<Result<_, _>>().unwrap();
+                Box::pin(async move { rows })
+            }),
+            keep: Box::new(directory),
+        })
+    }
+
+    messages_conformance!(shop);
 }

@@ -83,15 +83,16 @@ fn a_database_of_another_program_that_crashed_is_not_even_recovered() {
 }
 
 #[test]
-fn a_store_of_a_later_release_is_refused() {
+fn a_store_of_a_later_release_that_shuts_this_one_out_is_refused() {
     let directory = directory();
     let path = directory.path().join("onefold.db");
     drop(SqliteStore::open(&path, options()).unwrap());
     let connection = Connection::open(&path).unwrap();
-    connection.execute("UPDATE onefold_schema SET version = ?1", [SCHEMA_VERSION + 1]).unwrap();
+    let later = SCHEMA_VERSION + 1;
+    connection.execute("UPDATE onefold_schema SET version = ?1, min_reader = ?1", [later]).unwrap();
     connection.close().unwrap();
     let error = refused(&path, options());
-    assert!(matches!(error, OpenError::Newer { found, known } if found == known + 1), "{error}");
+    assert!(matches!(error, OpenError::Newer { found, known, .. } if found == known + 1), "{error}");
 }
 
 #[test]

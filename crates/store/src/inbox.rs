@@ -11,10 +11,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::contract::Retention;
 use onefold_core::{
-    Act, Fingerprint, InboxEntry, InboxState, Key, Message, MessageIdentity, OperationId, Permit, StoreTime,
+    Act, Fingerprint, InboxEntry, InboxState, Kept, Key, Message, MessageIdentity, OperationId, Permit,
+    StoreTime, TypedValue,
 };
 
-use crate::{AtomicStore, OperationStore, StoreError};
+use crate::{AtomicStore, Ended, Finish, OperationStore, StoreError};
 
 /// The mark that a handled message leaves.
 #[derive(Clone, Debug)]
@@ -156,6 +157,8 @@ pub struct InboxSurvey {
     pub parked: u64,
     /// Age of the oldest dead letter.
     pub parked_oldest: Option<Duration>,
+    /// How long the mark that waits longest for the sweeper has been due.
+    pub sweep_lag: Duration,
 }
 
 /// The inbox of a database, for effects that are outgoing messages.
@@ -227,7 +230,20 @@ pub struct DeliveryCounts {
 #[async_trait]
 pub trait ConsumeStore: AtomicStore + InboxStore {
     /// Runs the handler in one transaction with the mark. `Finish::Succeeded` leaves the mark `processed`;
-    /// `Finish::Rejected` undoes the handler's writes and leaves the mark `rejected`. What the handler says to be kept
-    /// is not: an inbox gives no answers. Errors and cancellation are as in [`AtomicStore::atomically`].
+    /// `Finish::Rejected` undoes the handler's writes and leaves the mark `rejected`, with the reason of a [`refusal`].
+    /// What else the handler says to be kept is not: an inbox gives no answers. Errors and cancellation are as in [`AtomicStore::atomically`].
     async fn consume(&self, mark: Mark, work: &mut Self::Work) -> Result<Consumed, StoreError>;
+}
+
+/// The end of a handler that refuses its message for good.
+pub fn refusal(reason: &str) -> Ended {
+    let json = serde_json::to_vec(reason).expect("a text can be written as JSON");
+    let kept = Kept::Value(TypedValue { version: 1, json });
+    Ended::Finished { finish: Finish::Rejected, kept, resource: None }
+}
+
+/// The reason that a [`refusal`] takes to the mark.
+pub fn reason_of(kept: &Kept) -> Option<String> {
+    let Kept::Value(value) = kept else { return None };
+    serde_json::from_slice(&value.json).ok()
 }

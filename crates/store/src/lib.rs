@@ -11,6 +11,7 @@
 mod atomic;
 pub mod clock;
 pub mod codec;
+pub mod crash;
 mod hint;
 mod inbox;
 mod inspection;
@@ -27,7 +28,7 @@ pub use codec::CodecError;
 pub use hint::{Hint, Hints};
 pub use inbox::{
     ConsumeStore, Consumed, DeliveryCounts, Failure, InboxPage, InboxQuery, InboxStore, InboxSurvey,
-    KeptMessage, Mark, NewPermit, Versioned,
+    KeptMessage, Mark, NewPermit, Versioned, reason_of, refusal,
 };
 pub use inspection::{Finding, Gravity, Inventory};
 pub use judge::{Grant, Judge, StoredLease};

@@ -18,6 +18,9 @@ const LIBRARIES: &[&str] = &[
     "engine",
     "messages",
     "webhooks",
+    "broker-http",
+    "broker-nats",
+    "broker-smtp",
     "http",
     "gateway",
     "api",
@@ -39,9 +42,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("broker-http", &["messages", "webhooks", "client", "core"]),
     ("broker-nats", &["messages", "core"]),
     ("broker-smtp", &["messages", "core"]),
+    ("broker-rabbitmq", &["messages", "core"]),
+    ("broker-kafka", &["messages", "core"]),
     ("http", &["core", "canon"]),
     ("gateway", &["engine", "http", "core", "canon"]),
-    ("api", &["engine", "http", "config", "store", "core"]),
+    ("api", &["engine", "messages", "http", "config", "store", "core"]),
     ("config", &["webhooks", "core", "canon"]),
     ("onefold", &["engine", "messages", "store", "store-sqlite", "store-postgres", "core", "canon"]),
     ("axum", &["onefold", "engine", "http", "core", "canon"]),
@@ -50,13 +55,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("client", &["core"]),
     ("cli", LIBRARIES),
     ("testkit", &[]),
+    ("storm", &["onefold", "testkit"]),
     ("e2e", &["testkit"]),
     ("bench", LIBRARIES),
     ("xtask", &[]),
 ];
 
 /// What any package may use in its tests.
-const FOR_TESTS: &[&str] = &["testkit", "store", "store-sqlite", "store-postgres", "store-conformance"];
+const FOR_TESTS: &[&str] =
+    &["testkit", "storm", "store", "store-sqlite", "store-postgres", "store-conformance"];
 
 pub fn check(repository: &Repository) -> Vec<Finding> {
     let manifests = repository.ending("/Cargo.toml");

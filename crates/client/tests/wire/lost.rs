@@ -8,6 +8,8 @@ use onefold_client::reqwest::Method;
 use onefold_client::{ClientError, OperationKey, Stopped, Verdict};
 use onefold_testkit::raw_upstream::RawSeen;
 use onefold_testkit::{Gate, Missing, RawUpstream, Reply, ReservedAddress, Step, Upstream};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
 
 use super::{ROUTE, Watched, client, key, keys, order, policy, request};
 
@@ -80,18 +82,17 @@ async fn b102_refused_connection_is_not_done() {
 
 #[tokio::test]
 async fn refused_connection_after_a_lost_answer_is_still_unknown() {
-    let server = Upstream::start().await;
-    server.next(ROUTE, Reply::count().close_after_effect());
-    let url = server.url();
-    let watched = Watched::default();
-    let mut slow = policy();
-    slow.backoff.first = Duration::from_secs(1);
-    let client = watched.builder().policy(slow).build().unwrap();
-    let first = tokio::spawn(async move { order(&client, &url, &key("payout-1")).await });
-    server.reached(ROUTE, 1).await;
-    drop(server);
-    let ended = first.await.unwrap();
-    assert_eq!(ended.verdict, Verdict::OutcomeUnknown);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    // Nobody listens any more when the request is read, so every later attempt is refused, whatever its pause.
+    let server = tokio::spawn(async move {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        drop(listener);
+        connection.read(&mut [0; 1024]).await.unwrap()
+    });
+    let ended = order(&client(), &url, &key("payout-1")).await;
+    assert!(server.await.unwrap() > 0, "the first attempt was sent");
+    assert_eq!((ended.verdict, ended.attempts), (Verdict::OutcomeUnknown, 4));
     assert!(!ended.safe_to_use_new_key);
 }
 

@@ -167,6 +167,8 @@ pub(super) fn upstream(root: &Table<'_>, flags: &Flags, listen: SocketAddr) -> O
         Some(table) => root.report.mistake(table.at, &table.field_of("url"), message),
         // Something that is no table stands there, and that is told.
         None if root.get("upstream").is_some() => {}
+        // A file of a relay.
+        None if root.get("destination").is_some() => {}
         None => root.report.missing("upstream.url", message),
     }
     let (url, origin) = url?;

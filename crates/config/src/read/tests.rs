@@ -16,6 +16,7 @@ use crate::reference::EXAMPLE;
 use crate::{Limits, Paths, Server, StoreSettings, TlsFiles, Upstream};
 
 mod claims;
+mod destination;
 mod inbox;
 mod mistakes;
 
@@ -53,6 +54,7 @@ fn only_an_upstream_must_be_named() {
         operations,
         defaults,
         inbox,
+        destinations,
         encryption,
         paths,
         warnings,
@@ -70,11 +72,17 @@ fn only_an_upstream_must_be_named() {
         ("sqlite:onefold.db".into(), true, 60)
     );
     assert_eq!(limits, Limits { live_keys_per_scope: 100_000, waiters_per_key: 100, waiters: 10_000 });
-    assert_eq!(upstream.timeout, Duration::from_secs(30));
+    assert_eq!(upstream.unwrap().timeout, Duration::from_secs(30));
     assert_eq!(paths, Paths { operations: "/operations".into(), policy: "/.well-known/idempotency".into() });
     assert_eq!(defaults, Contract::new("", "one effect for each key"));
     assert_eq!(claims, crate::Claims::default());
-    assert!(operations.is_empty() && inbox.is_empty() && encryption.is_empty() && warnings.is_empty());
+    assert!(
+        operations.is_empty()
+            && inbox.is_empty()
+            && destinations.is_empty()
+            && encryption.is_empty()
+            && warnings.is_empty()
+    );
 }
 
 #[test]
@@ -87,7 +95,7 @@ fn the_example_means_what_it_says() {
     );
     assert_eq!(
         settings.upstream,
-        Upstream { url: "http://127.0.0.1:3000".parse().unwrap(), timeout: Upstream::TIMEOUT }
+        Some(Upstream { url: "http://127.0.0.1:3000".parse().unwrap(), timeout: Upstream::TIMEOUT })
     );
     let mut order = Contract::new("CreateOrder", "one order for each key");
     order.fingerprint = FingerprintRule { ignore: vec!["/id".into()], ..FingerprintRule::default() };
@@ -203,7 +211,7 @@ fn a_flag_overrules_the_file_and_its_mistakes_are_told_of_the_flag() {
     };
     let settings = Settings::parse_with("[server]\nlisten = \"127.0.0.1:1\"\n", "f", &flags).unwrap();
     assert_eq!(
-        (settings.server.listen.to_string(), settings.upstream.url.to_string()),
+        (settings.server.listen.to_string(), settings.upstream.unwrap().url.to_string()),
         ("0.0.0.0:80".into(), "https://api.example/v1".into())
     );
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use super::Preset::{Is, Means, Required};
 use super::Repeats::{Often, Once};
-use super::{Section, Setting, inbox, operation};
+use super::{Section, Setting, destination, inbox, operation};
 
 pub(super) const INTRODUCTION: &str = "\
 # Configuration
@@ -10,7 +10,7 @@ pub(super) const INTRODUCTION: &str = "\
 <!-- Written by the tests of crates/config from its table of settings: UPDATE_DOCS=1 cargo test -p onefold-config -->
 
 `onefold.toml` is TOML. What is wrong in it is told all at once, with file, line, field and what is allowed; a name
-that is not on this page is an error. Only an upstream must be named: by `upstream.url` or by a flag. The flags
+that is not on this page is an error. Only an upstream must be named: by `upstream.url` or by a flag, but not in a file of a relay, which has destinations. The flags
 `--upstream`, `--listen`, `--admin-listen` and `--store` (or `ONEFOLD_STORE`) overrule the file. Relative paths start
 at the working directory.
 
@@ -53,6 +53,7 @@ pub(super) const ALL: &[Section] = &[
         settings: &[],
     },
     Section { name: "inbox", repeats: Often, says: inbox::SAYS, settings: inbox::SETTINGS },
+    Section { name: "destination", repeats: Often, says: destination::SAYS, settings: destination::SETTINGS },
     Section {
         name: "encryption",
         repeats: Once,

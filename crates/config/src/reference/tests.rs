@@ -20,7 +20,8 @@ fn the_page_of_the_documentation_is_this_table() {
 fn the_defaults_of_the_page_are_the_defaults() {
     let required = "[upstream]\nurl = \"http://h\"\n\
                     [[operation]]\nname = \"A\"\nmatch = { method = \"POST\", path = \"/a\" }\nboundary = \"b\"\n\
-                    [[inbox]]\nsource = \"s\"\nscheme = \"none\"\nid = \"/id\"\nforward = { url = \"http://h/\" }\n";
+                    [[inbox]]\nsource = \"s\"\nscheme = \"none\"\nid = \"/id\"\nforward = { url = \"http://h/\" }\n\
+                    [[destination]]\nname = \"A\"\nkind = \"nats\"\nurl = \"nats://h\"\n";
     let mut written = String::new();
     for section in sections::ALL {
         let (open, close) = if section.repeats == Repeats::Often { ("[[", "]]") } else { ("[", "]") };
@@ -33,6 +34,8 @@ fn the_defaults_of_the_page_are_the_defaults() {
                 (_, "match.method", _) => "\"POST\"",
                 (_, "match.path", _) => "\"/a\"",
                 (_, "boundary", _) => "\"b\"",
+                ("destination", "kind", _) => "\"nats\"",
+                ("destination", "url", _) => "\"nats://h\"",
                 ("inbox", "source", _) => "\"s\"",
                 ("inbox", "scheme", _) => "\"none\"",
                 ("inbox", "id", _) => "\"/id\"",

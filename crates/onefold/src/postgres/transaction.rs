@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::Transaction;
 
 use crate::guest::{Begun, Entering, Next, unavailable};
+use crate::messages::Message;
 use crate::{Call, CallError, Done, Onefold, OperationId, Verdict};
 
 /// What a claim in the caller's transaction has found.
@@ -49,6 +50,31 @@ impl Onefold<PostgresStore> {
                 }
             }
         }
+    }
+}
+
+impl Onefold<PostgresStore> {
+    /// Makes a message on its way out in a transaction that the caller owns. False: a message under this id was made before.
+    /// Relays see it once the caller has committed. With an ordering key, whoever makes a message of the same key at the
+    /// same time waits for the end of the transaction, so that they leave in the order of their commits.
+    ///
+    /// After an error the transaction is of no more use: roll it back. Cancellation: the same.
+    pub async fn enqueue(&self, transaction: &Transaction<'_>, message: Message) -> Result<bool, CallError> {
+        self.store().enqueue_in(transaction, message).await.map_err(unavailable)
+    }
+
+    /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it; `by` is
+    /// the operation that asks. False: the effect happened before, and nothing is written.
+    ///
+    /// Errors and cancellation as in [`Onefold::enqueue`].
+    pub async fn enqueue_once(
+        &self,
+        transaction: &Transaction<'_>,
+        by: OperationId,
+        effect: &str,
+        message: Message,
+    ) -> Result<bool, CallError> {
+        self.store().enqueue_once_in(transaction, by, effect, message).await.map_err(unavailable)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod atomic;
 mod borrowed;
+mod consuming;
 mod notify;
 mod reserved;
 mod resumable;

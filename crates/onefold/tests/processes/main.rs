@@ -1,11 +1,6 @@
-//! Several processes on one file, and processes that die: a child is this test binary, told by its environment what to
-//! do and where to end.
-//!
-//! Each mode is ended right before and right after each of its statements that leave a trace; then the same call is made
-//! again in another process, and the whole state is compared: the business rows, the calls that another system got, the
-//! record and the result.
+//! Several processes on one file: a child is this test binary, told by its environment what to do. Processes that die are
+//! in `crashes`.
 
-mod crashes;
 mod world;
 
 use std::time::Duration;
@@ -21,7 +16,6 @@ fn child() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         match task.split_once(':') {
-            Some(("crash", at)) => world::perform(&world, at, true).await.map(drop).unwrap(),
             Some(("five", key)) => five(&world, key).await,
             _ => panic!("{task} is nothing that a child does"),
         }

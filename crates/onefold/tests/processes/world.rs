@@ -1,4 +1,4 @@
-//! A service, the other system that it asks, and a child that performs and dies.
+//! A service, the other system that it asks, and a child.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -6,8 +6,8 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 
-use onefold::{BoxError, Call, CallError, Claim, Done, Onefold, Operation, Scope, Verdict};
-use rusqlite::{Connection, TransactionBehavior};
+use onefold::{Call, CallError, Done, Onefold, Operation, Scope, Verdict};
+use rusqlite::Connection;
 
 const FOLDER: &str = "ONEFOLD_TEST_FOLDER";
 const TASK: &str = "ONEFOLD_TEST_TASK";
@@ -90,96 +90,6 @@ pub async fn place(onefold: &Onefold, key: &str) -> Result<Done<i64>, CallError>
         .atomic(call(key), |tx| {
             tx.execute("INSERT INTO orders (sku) VALUES ('lamp')", [])?;
             Ok(Verdict::succeeded(tx.last_insert_rowid()))
-        })
-        .await
-}
-
-/// Where a process dies: nothing of it is unwound, closed or told.
-#[derive(Clone)]
-struct Death(Option<String>);
-
-impl Death {
-    fn at(&self, point: &str) {
-        if self.0.as_deref() == Some(point) {
-            std::process::abort();
-        }
-    }
-}
-
-/// Performs the operation of the mode that the point names; where `dies`, this process ends at that point.
-pub async fn perform(world: &World, point: &str, dies: bool) -> Result<Done<i64>, CallError> {
-    let (mode, at) = point.split_once('/').expect("a point is mode/place");
-    let death = Death(dies.then(|| at.to_owned()));
-    let onefold = world.open();
-    let done = match mode {
-        "atomic" => atomic(&onefold, death.clone()).await,
-        "borrowed" => borrowed(world, &onefold, &death),
-        "reserved" => reserved(world, &onefold, death.clone()).await,
-        "resumable" => resumable(world, &onefold, death.clone()).await,
-        other => panic!("{other} is no mode"),
-    };
-    death.at("after the answer");
-    done
-}
-
-async fn atomic(onefold: &Onefold, death: Death) -> Result<Done<i64>, CallError> {
-    onefold
-        .atomic(call("k"), move |tx| {
-            death.at("before the row");
-            tx.execute("INSERT INTO orders (sku) VALUES ('lamp')", [])?;
-            death.at("after the row");
-            Ok(Verdict::succeeded(tx.last_insert_rowid()))
-        })
-        .await
-}
-
-fn borrowed(world: &World, onefold: &Onefold, death: &Death) -> Result<Done<i64>, CallError> {
-    let mut connection = world.connection();
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
-    death.at("before the claim");
-    let claimed = match onefold.claim(&transaction, &call("k"))? {
-        Claim::Known(done) => return Ok(done),
-        Claim::Yours(claimed) => claimed,
-    };
-    death.at("after the claim");
-    transaction.execute("INSERT INTO orders (sku) VALUES ('lamp')", []).unwrap();
-    death.at("after the row");
-    let number = transaction.last_insert_rowid();
-    let done = claimed.finish(onefold, &transaction, Verdict::succeeded(number))?;
-    death.at("after the end");
-    transaction.commit().unwrap();
-    Ok(done)
-}
-
-async fn reserved(world: &World, onefold: &Onefold, death: Death) -> Result<Done<i64>, CallError> {
-    let world = world.clone();
-    onefold
-        .reserved(call("k"), move |attempt| async move {
-            death.at("before the effect");
-            world.note("effects", &attempt.downstream_key("charge"));
-            death.at("after the effect");
-            Ok(Verdict::succeeded(1))
-        })
-        .await
-}
-
-async fn resumable(world: &World, onefold: &Onefold, death: Death) -> Result<Done<i64>, CallError> {
-    let world = world.clone();
-    onefold
-        .resumable(call("k"), move |steps| async move {
-            let mut last = 0;
-            for (number, step) in ["reserve", "ship"].into_iter().enumerate() {
-                death.at(&format!("before {step}"));
-                last = steps
-                    .run(step, async |key| {
-                        world.note("effects", &format!("{step} {key}"));
-                        death.at(&format!("in {step}"));
-                        Ok::<_, BoxError>(number as i64)
-                    })
-                    .await?;
-                death.at(&format!("after {step}"));
-            }
-            Ok(Verdict::succeeded(last))
         })
         .await
 }

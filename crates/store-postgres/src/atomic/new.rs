@@ -1,7 +1,7 @@
 //! An operation of which there is no record: one insert, of the finished record.
 
 use onefold_core::{OperationId, StoreTime};
-use onefold_store::{Atomically, Claim, Finish};
+use onefold_store::{Atomically, Claim, Finish, crash};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{
@@ -14,6 +14,7 @@ use crate::held::Held;
 use crate::row::{self, duration_ms, get, on_stale_number, retention_ms, state_number};
 use crate::server::IfLost;
 use crate::store::PostgresStore;
+use crate::tx::About;
 
 /// Shards in which the scopes of atomic operations are counted: whoever counts holds a row until its commit.
 const SHARDS: i16 = 64;
@@ -39,7 +40,7 @@ pub(crate) async fn run(
     let claim = ClaimWork::new(claim, |scope| store.bucket(scope), shard);
     let id = claim.claim.id;
     let (held, now, blind_until) = enter(&claim, store).await?;
-    let (held, finished) = match (closure(held, id, now, work, store).await, blind_until) {
+    let (held, finished) = match (closure(held, id, About::Operation, now, work, store).await, blind_until) {
         (Ok(finished), _) => finished,
         (Err(Stopped::Undone(ended)), Some(until)) => return undone(id, *ended, until, store).await,
         (Err(stopped), _) => return Err(stopped),
@@ -64,6 +65,7 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
         (&claim.claim.live_keys_max.map(|most| i64::try_from(most).unwrap_or(i64::MAX)), Type::INT8),
         (&claim.claim.key_expires_at.map(|end| end.0), Type::INT8),
     ];
+    crash::point("postgres.enter.before");
     let asked = bounded(async {
         let (open, rows) =
             tokio::join!(biased; held.batch_execute("BEGIN"), held.query_typed(ENTER, &params));
@@ -78,6 +80,7 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
             return Err(failed.into());
         }
     };
+    crash::point("postgres.enter.after");
     let Some(row) = rows.first() else { return Err(Stopped::Store(row::unreadable("no answer"))) };
     let now = StoreTime(get(row, 0)?);
     let stands = match get::<i16>(row, 1)? {
@@ -112,7 +115,9 @@ async fn undone(
 
 async fn again(held: Held, id: OperationId) -> Result<Held, Stopped> {
     let sql = format!("ROLLBACK; {}", beginning(id));
+    crash::point("postgres.again.before");
     bounded(async { held.batch_execute(&sql).await.map_err(|error| begun(&error)) }).await?;
+    crash::point("postgres.again.after");
     Ok(held)
 }
 
@@ -148,11 +153,14 @@ async fn commit(
         (&resource.map(|resource| resource.id.as_bytes()), Type::BYTEA),
         (&finished.form, Type::BYTEA),
     ];
+    crash::point("postgres.finish.before");
     let asked = bounded(async {
         Ok(tokio::join!(biased; held.query_typed(FINISH, &params), held.batch_execute("COMMIT")))
     });
-    let lost = match asked.await {
-        Ok((written, committed)) => match committing(&written, &committed) {
+    let asked = asked.await;
+    crash::point("postgres.finish.after");
+    let lost = match asked {
+        Ok((written, committed)) => match committing("operations", &written, &committed) {
             Committing::Done => {
                 held.give_back();
                 let rows = written.map_err(|error| Failed::of(&error))?;
@@ -162,7 +170,7 @@ async fn commit(
                 let now: i64 = get(row, 0)?;
                 let expires_at =
                     retention_ms(promise).map(|retention| StoreTime(now.saturating_add(retention)));
-                return Ok(finished.committed(StoreTime(now), 1, expires_at));
+                return Ok(finished.committed(StoreTime(now), 1, expires_at, store));
             }
             Committing::Exists => {
                 held.roll_back().await;

@@ -2,7 +2,7 @@
 //! the closure runs, the record is settled, in one transaction. Rare, so it takes its round trips one by one.
 
 use onefold_core::{OperationId, State};
-use onefold_store::{Advance, Also, Atomically, Finish, Read, Start, Step, StoreError};
+use onefold_store::{Advance, Also, Atomically, Finish, Read, Start, Step, StoreError, crash};
 
 use super::{
     Committing, Finished, PostgresWork, Stopped, beginning, begun, bounded, closure, committing, fate, found,
@@ -15,6 +15,7 @@ use crate::error::Failed;
 use crate::guest::any_shard;
 use crate::held::Held;
 use crate::store::PostgresStore;
+use crate::tx::About;
 
 /// Between the beginning and the closure's writes.
 const MARK: &str = "SAVEPOINT onefold";
@@ -31,11 +32,14 @@ pub(crate) async fn run(
     }
     let held = Held::new(store.server().connection().await?);
     let started = bounded(async {
+        crash::point("postgres.beginning.before");
         held.batch_execute(&beginning(id)).await.map_err(|error| begun(&error))?;
+        crash::point("postgres.beginning.after");
         let work = BeginWork::new(advance, |scope| store.bucket(scope), any_shard());
         let within = Within { client: &*held, now: store.server().now() };
         let answers = BeginWork::run(std::slice::from_ref(&work), &within).await?;
         held.batch_execute(MARK).await.map_err(|error| Failed::of(&error))?;
+        crash::point("postgres.mark.after");
         Ok(answers)
     });
     let started = match started.await {
@@ -60,9 +64,11 @@ pub(crate) async fn run(
             return Err(Stopped::ended(Atomically::Found(Box::new(read))));
         }
     };
-    let (held, finished) = closure(held, id, now, work, store).await?;
+    let (held, finished) = closure(held, id, About::Operation, now, work, store).await?;
     if finished.finish == Finish::Rejected {
+        crash::point("postgres.undo.before");
         bounded(async { held.batch_execute(UNDO).await.map_err(|error| Failed::of(&error)) }).await?;
+        crash::point("postgres.undo.after");
     }
     commit(held, id, attempt, finished, store).await
 }
@@ -91,12 +97,14 @@ async fn commit(
             )));
         }
     };
-    let asked = bounded(async { Ok(held.batch_execute("COMMIT").await) });
-    let lost = match asked.await {
-        Ok(committed) => match committing(&Ok(()), &committed) {
+    crash::point("postgres.commit.before");
+    let asked = bounded(async { Ok(held.batch_execute("COMMIT").await) }).await;
+    crash::point("postgres.commit.after");
+    let lost = match asked {
+        Ok(committed) => match committing("operations", &Ok(()), &committed) {
             Committing::Done => {
                 held.give_back();
-                return Ok(finished.committed(now, attempt, expires_at));
+                return Ok(finished.committed(now, attempt, expires_at, store));
             }
             Committing::Undone(stopped) => {
                 held.roll_back().await;

@@ -4,7 +4,7 @@
 //! again, and counts as live again. The attempt goes on, so that it stays a fence.
 
 use onefold_core::State;
-use onefold_store::{Grant, Step};
+use onefold_store::{Grant, Step, crash};
 use rusqlite::params;
 
 use super::{AdvanceWork, Found};
@@ -39,6 +39,7 @@ pub(crate) fn run(work: &AdvanceWork, found: &Found, batch: &mut Batch<'_>) -> R
     let on_stale = on_stale_number(promise.on_stale);
     let (retention, tombstone) = (retention_ms(promise), tombstone_ms(promise));
     let (version, digest) = (fingerprint.version, fingerprint.digest);
+    crash::point("sqlite.next.before");
     if anew {
         let scope = match &work.scope {
             Some(scope) if found.tombstone => Some(batch.one_more(scope)?),
@@ -63,11 +64,14 @@ pub(crate) fn run(work: &AdvanceWork, found: &Found, batch: &mut Batch<'_>) -> R
             found.seq, on_stale, retention, tombstone, version, digest, owner, work.form,
         ])?;
     }
+    crash::point("sqlite.next.after");
     if anew || found.state == State::Failed {
         // Another request may begin, and what was finished under the one before is none of its steps.
         steps::delete(found.seq, batch)?;
+        crash::point("sqlite.steps_forgotten.after");
     }
     outcome::forget(found.seq, batch)?;
+    crash::point("sqlite.outcome_forgotten.after");
     batch.connection.prepare_cached(LEASE)?.execute(params![
         advance.id.as_bytes(),
         found.seq,
@@ -77,5 +81,6 @@ pub(crate) fn run(work: &AdvanceWork, found: &Found, batch: &mut Batch<'_>) -> R
         on_stale,
         retention,
     ])?;
+    crash::point("sqlite.next_lease.after");
     Ok(Grant::held(advance.id, found.attempt + 1, batch.moment, *lease))
 }

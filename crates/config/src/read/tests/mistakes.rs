@@ -75,8 +75,8 @@ fn what_is_no_setting_is_told_with_the_nearest_and_with_all_that_are() {
             "5: server.\"a\\nb\": unknown setting; allowed: listen, admin_listen, shutdown_grace, trusted_proxies, \
              max_request, tls, operations_path, policy_path",
             "6: limit: unknown setting; did you mean limits? Allowed: server, store, limits, upstream, claims, \
-             operation, defaults, inbox, encryption",
-            "8: cache: unknown setting; allowed: server, store, limits, upstream, claims, operation, defaults, inbox, encryption",
+             operation, defaults, inbox, destination, encryption",
+            "8: cache: unknown setting; allowed: server, store, limits, upstream, claims, operation, defaults, inbox, destination, encryption",
         ],
     );
 }

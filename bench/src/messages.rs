@@ -1,0 +1,359 @@
+//! `messages`: what a message costs the business that sends it, the handler that gets it, and the relay in between.
+//!
+//! Business and handler insert one row each. Everything of one store is over one database, without idempotency and with
+//! it in turns.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use onefold_core::contract::Retention;
+use onefold_core::{FingerprintBuilder, Key, Message, MessageIdentity};
+use onefold_engine::{AtomicEngine, Limits};
+use onefold_store::{
+    AtomicStore, ConsumeStore, Consumed, Ended, IfLost, Mark, OutboxStore, Sent, Settlement, Take,
+};
+use onefold_store_sqlite::{FileUse, SqliteStore, SqliteWork};
+use parking_lot::Mutex;
+use rusqlite::Connection;
+use tokio::runtime::Runtime;
+
+use crate::args::{Messages, Settings};
+use crate::figure::{Figure, Goal};
+use crate::histogram::Histogram;
+use crate::keys::KeyMaker;
+use crate::library_calls::{Order, Orders, Sample, TABLE, measure, perform, placed};
+use crate::messages_relay::{latency, relayed, relayed_to_nats};
+use crate::report::Report;
+
+const HEADER: [&str; 6] = ["store", "what", "tasks", "without", "with", "ratio"];
+/// Tasks at which the goals are set.
+const GOAL_TASKS: [u32; 2] = [16, 64];
+const ENQUEUE_MIN: f64 = 0.8;
+const INBOX_MIN: f64 = 0.8;
+const RELAY_MIN: f64 = 0.5;
+const LATENCY_MAX_MS: f64 = 50.0;
+const PINNED_MAX: f64 = 2.0;
+/// The destination of every message here.
+pub(crate) const DESTINATION: &str = "shop";
+/// Messages taken at once where the taking is measured.
+const TAKEN: u32 = 16;
+
+const INSERT_SQLITE: &str = "INSERT INTO orders (id, basket) VALUES (?1, ?2)";
+
+/// What both stores do.
+pub(crate) trait MessageStore: AtomicStore + OutboxStore + ConsumeStore {}
+
+impl<S: AtomicStore + OutboxStore + ConsumeStore> MessageStore for S {}
+
+/// A service over one store.
+struct Shop<S: AtomicStore> {
+    name: &'static str,
+    engine: AtomicEngine<S>,
+    orders: Orders,
+    /// Inserts the order.
+    insert: fn(&Order) -> S::Work,
+    /// Inserts the order and writes a message about it.
+    insert_and_tell: fn(&Order) -> S::Work,
+}
+
+/// Measures and prints.
+pub(crate) fn run(settings: &Settings, messages: &Messages) -> Result<Report> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let mut report = Report::new("messages", 2, &HEADER);
+    report.about(settings.told());
+    report.about("enqueue: an order in atomic mode without and with a message in it, orders a second");
+    report.about("inbox: a handler's insert in a transaction of its own, and with the mark of its message, messages a second");
+    report.about("relay: messages a second that were waiting, to a destination that accepts at once; and to NATS, beside publishing in batches");
+    report.about(
+        "delivery: p99 from the commit to the destination at half of the relay's rate, in milliseconds",
+    );
+    report.about("taking: median of taking 16 messages, in milliseconds, at first and at the end of a reader's transaction that was open all the while");
+    let dir = tempfile::tempdir_in(settings.dir()?).context("make a folder")?;
+    let path = dir.path().join("shop.db");
+    Connection::open(&path)?.execute_batch(&format!("PRAGMA journal_mode = WAL; {TABLE}"))?;
+    let options = onefold_store_sqlite::Options { file_use: FileUse::Shared, ..Default::default() };
+    let shop =
+        Shop::over("sqlite", SqliteStore::open(&path, options)?, sqlite_insert, sqlite_insert_and_tell);
+    let plain = Connection::open(dir.path().join("plain.db"))?;
+    plain.execute_batch(&format!("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; {TABLE}"))?;
+    let plain = Arc::new(Mutex::new(plain));
+    let handled = move |order: Order| {
+        let connection = plain.clone();
+        async move {
+            tokio::task::block_in_place(|| {
+                let mut connection = connection.lock();
+                let transaction =
+                    connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+                transaction.prepare_cached(INSERT_SQLITE)?.execute([order.id.as_str(), order.basket])?;
+                Ok(transaction.commit()?)
+            })
+        }
+    };
+    let reader = Connection::open(&path)?;
+    shop.run(&runtime, settings, messages, &mut report, handled, || {
+        reader.execute_batch("BEGIN; SELECT count(*) FROM onefold_outbox")?;
+        Ok(())
+    })?;
+    drop(reader);
+    report.print(settings.output);
+    Ok(report)
+}
+
+impl<S: MessageStore + 'static> Shop<S> {
+    fn over(
+        name: &'static str,
+        store: S,
+        insert: fn(&Order) -> S::Work,
+        insert_and_tell: fn(&Order) -> S::Work,
+    ) -> Shop<S> {
+        let limits = Limits { live_keys_per_scope: None, ..Limits::default() };
+        let engine = AtomicEngine::new(Arc::new(store), "bench", limits);
+        let orders = Orders::new(engine.store().identity_key().clone());
+        Shop { name, engine, orders, insert, insert_and_tell }
+    }
+
+    fn run<F>(
+        &self,
+        runtime: &Runtime,
+        settings: &Settings,
+        messages: &Messages,
+        report: &mut Report,
+        handled: impl Fn(Order) -> F + Clone + Send + 'static,
+        pin: impl FnOnce() -> Result<()>,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<()>> + Send,
+    {
+        for tasks in &settings.connections {
+            let (mut enqueue, mut inbox) = (Pairs::default(), Pairs::default());
+            for _ in 0..settings.repeats {
+                let bare = self.performed(runtime, *tasks, settings, self.insert)?;
+                enqueue.add(&bare, &self.performed(runtime, *tasks, settings, self.insert_and_tell)?);
+                runtime.block_on(self.empty())?;
+                let handled = handled.clone();
+                let bare = measure(runtime, *tasks, settings, &self.orders, move |_, order| handled(order))?;
+                inbox.add(&bare, &self.consumed(runtime, *tasks, settings)?);
+            }
+            let goal = |min| GOAL_TASKS.contains(tasks).then_some(Goal::AtLeast(min));
+            enqueue.report(report, [self.name, "enqueue"], *tasks, goal(ENQUEUE_MIN));
+            inbox.report(report, [self.name, "inbox"], *tasks, goal(INBOX_MIN));
+        }
+        self.relay(runtime, settings, messages, report)?;
+        self.pinned(runtime, messages, report, pin)
+    }
+
+    fn performed(
+        &self,
+        runtime: &Runtime,
+        tasks: u32,
+        settings: &Settings,
+        work: fn(&Order) -> S::Work,
+    ) -> Result<Sample> {
+        let engine = self.engine.clone();
+        measure(runtime, tasks, settings, &self.orders, move |_, order| {
+            let engine = engine.clone();
+            async move { perform(&engine, &order, work(&order)).await }
+        })
+    }
+
+    fn consumed(&self, runtime: &Runtime, tasks: u32, settings: &Settings) -> Result<Sample> {
+        let (store, work) = (self.engine.store().clone(), self.insert);
+        measure(runtime, tasks, settings, &self.orders, move |_, order| {
+            let store = store.clone();
+            async move {
+                let mark = mark(&order, &*store)?;
+                match store.consume(mark, &mut work(&order)).await? {
+                    Consumed::Done { .. } => Ok(()),
+                    other => bail!("a new message was not handled: {other:?}"),
+                }
+            }
+        })
+    }
+
+    /// Takes and settles whatever waits, so that nothing is left for the next measurement.
+    async fn empty(&self) -> Result<()> {
+        while !self.take_and_settle(1000).await?.is_zero() {}
+        Ok(())
+    }
+
+    /// How long a taking took; zero when nothing waited.
+    async fn take_and_settle(&self, limit: u32) -> Result<Duration> {
+        let store = self.engine.store();
+        let (destination, lease) = (DESTINATION.to_owned(), Duration::from_secs(60));
+        let begun = Instant::now();
+        let taken = store.take(Take { destination, limit, lease, if_lost: IfLost::SendAgain }).await?;
+        let took = begun.elapsed();
+        if taken.is_empty() {
+            return Ok(Duration::ZERO);
+        }
+        let done = |taken: onefold_store::Taken| Settlement {
+            id: taken.message.id,
+            attempt: taken.attempt,
+            sent: Sent::Delivered,
+        };
+        store.settle_sent(taken.into_iter().map(done).collect()).await?;
+        Ok(took)
+    }
+
+    fn relay(
+        &self,
+        runtime: &Runtime,
+        settings: &Settings,
+        messages: &Messages,
+        report: &mut Report,
+    ) -> Result<()> {
+        let store = self.engine.store().clone();
+        let (mut alone, mut p99, mut to_nats) = (Vec::new(), Vec::new(), Pairs::default());
+        for _ in 0..settings.repeats {
+            let per_s = runtime.block_on(relayed(store.clone(), messages.messages, settings.keys_kind))?;
+            alone.push(per_s);
+            p99.push(runtime.block_on(latency(store.clone(), per_s / 2.0, settings))?);
+            if let Some(url) = &messages.nats {
+                let (plain, ours) = runtime.block_on(relayed_to_nats(store.clone(), messages, url))?;
+                to_nats.without.push(plain);
+                to_nats.with.push(ours);
+            }
+        }
+        let alone = Figure::of(format!("{}/relay/per_s", self.name), &alone);
+        let cells = vec![
+            self.name.into(),
+            "relay".into(),
+            String::new(),
+            String::new(),
+            alone.shown(),
+            String::new(),
+        ];
+        report.row(cells, [alone]);
+        let goal = Some(Goal::AtMost(LATENCY_MAX_MS));
+        let p99 = Figure::of(format!("{}/delivery/p99_ms", self.name), &p99).with(goal);
+        let cells = vec![
+            self.name.into(),
+            "delivery".into(),
+            String::new(),
+            String::new(),
+            p99.shown(),
+            String::new(),
+        ];
+        report.row(cells, [p99]);
+        match messages.nats {
+            Some(_) => {
+                to_nats.report(report, [self.name, "relay to NATS"], 0, Some(Goal::AtLeast(RELAY_MIN)))
+            }
+            None => report.skip(format!("{}: relay to NATS: no server; name one with --nats", self.name)),
+        }
+        Ok(())
+    }
+
+    /// Messages come and go while a reader's transaction is open.
+    fn pinned(
+        &self,
+        runtime: &Runtime,
+        messages: &Messages,
+        report: &mut Report,
+        pin: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let first = runtime.block_on(self.taking(Duration::from_secs(messages.pinned.min(10))))?;
+        pin()?;
+        let middle = Duration::from_secs(messages.pinned.saturating_sub(10));
+        runtime.block_on(self.taking(middle))?;
+        let last = runtime.block_on(self.taking(Duration::from_secs(messages.pinned.min(10))))?;
+        let named = |of: &str| format!("{}/taking/{of}", self.name);
+        let figures = [
+            Figure::of(named("first_ms"), &[first]),
+            Figure::of(named("pinned_ms"), &[last]),
+            Figure::of(named("ratio"), &[last / first]).with(Some(Goal::AtMost(PINNED_MAX))),
+        ];
+        let mut cells = vec![self.name.to_owned(), "taking".to_owned(), String::new()];
+        cells.extend(figures.iter().map(Figure::shown));
+        report.row(cells, figures);
+        Ok(())
+    }
+
+    /// The median of taking, in milliseconds, while messages come as fast as they are taken.
+    async fn taking(&self, window: Duration) -> Result<f64> {
+        let (store, mut maker) = (self.engine.store(), KeyMaker::new(crate::args::KeysKind::V4));
+        let mut histogram = Histogram::new();
+        let until = Instant::now() + window;
+        while Instant::now() < until {
+            let some = (0..TAKEN).map(|_| message(&maker.uuid().to_string())).collect::<Result<_>>()?;
+            store.enqueue(some).await?;
+            histogram.add(self.take_and_settle(TAKEN).await?);
+        }
+        Ok(histogram.quantile_ms(0.5))
+    }
+}
+
+/// What two measurements in turn found.
+#[derive(Default)]
+struct Pairs {
+    without: Vec<f64>,
+    with: Vec<f64>,
+}
+
+impl Pairs {
+    fn add(&mut self, without: &Sample, with: &Sample) {
+        self.without.push(without.per_s);
+        self.with.push(with.per_s);
+    }
+
+    fn report(&self, report: &mut Report, what: [&str; 2], tasks: u32, goal: Option<Goal>) {
+        let tasks = if tasks == 0 { String::new() } else { tasks.to_string() };
+        let named = |of: &str| [what[0], what[1], &tasks, of].join("/").replace(' ', "-").replace("//", "/");
+        let ratios: Vec<f64> = self.with.iter().zip(&self.without).map(|(one, other)| one / other).collect();
+        let figures = [
+            Figure::of(named("without/per_s"), &self.without),
+            Figure::of(named("with/per_s"), &self.with),
+            Figure::of(named("ratio"), &ratios).with(goal),
+        ];
+        let mut cells = vec![what[0].to_owned(), what[1].to_owned(), tasks.clone()];
+        cells.extend(figures.iter().map(Figure::shown));
+        report.row(cells, figures);
+    }
+}
+
+/// A message of a usual size.
+pub(crate) fn message(id: &str) -> Result<Message> {
+    Ok(Message {
+        id: Key::new(id)?,
+        destination: DESTINATION.into(),
+        address: "bench.orders".into(),
+        ordering_key: None,
+        headers: vec![("content-type".into(), "application/json".into())],
+        body: vec![b'm'; 300],
+    })
+}
+
+fn mark<S: ConsumeStore>(order: &Order, store: &S) -> Result<Mark> {
+    let message = Key::new(order.id.clone())?;
+    let identity = MessageIdentity { consumer: "loyalty".into(), source: DESTINATION.into(), message };
+    let secret = store.identity_key();
+    let fingerprint = FingerprintBuilder::new(secret).part("body", order.basket.as_bytes()).finish();
+    Ok(Mark {
+        id: identity.id(secret),
+        round: 0,
+        identity,
+        handler: "1".into(),
+        fingerprint,
+        retention: Retention::Forever,
+        too_old_at: None,
+        body: None,
+    })
+}
+
+fn sqlite_insert(order: &Order) -> SqliteWork {
+    let order = order.clone();
+    SqliteWork::new(move |tx| match tx.execute(INSERT_SQLITE, [order.id.as_str(), order.basket]) {
+        Ok(_) => placed(),
+        Err(_) => Ended::NotDone,
+    })
+}
+
+fn sqlite_insert_and_tell(order: &Order) -> SqliteWork {
+    let order = order.clone();
+    SqliteWork::new(move |tx| {
+        let told = tx.execute(INSERT_SQLITE, [order.id.as_str(), order.basket]).is_ok()
+            && message(&order.id).is_ok_and(|message| tx.enqueue(&message).unwrap_or(false));
+        if told { placed() } else { Ended::NotDone }
+    })
+}

@@ -1,0 +1,154 @@
+//! The relay under load: messages that wait, and messages that come at a steady rate.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use async_trait::async_trait;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use onefold_broker_nats::{NatsSink, connect};
+use onefold_core::{Key, Message};
+use onefold_messages::{Destination, Relay, Sending, Sink};
+use onefold_store::OutboxStore;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::args::{KeysKind, Messages, Settings};
+use crate::histogram::Histogram;
+use crate::keys::KeyMaker;
+use crate::messages::{DESTINATION, message};
+
+/// Messages that are published before their confirmations are waited for.
+const BATCH: usize = 256;
+/// Messages of one commit while messages come at a rate, and how many such commits there are in a second at most.
+const COMMITS_A_SECOND: f64 = 100.0;
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A destination that accepts at once and says what came.
+#[derive(Clone)]
+struct Counting {
+    came: Arc<Semaphore>,
+    at: Arc<Mutex<HashMap<Key, Instant>>>,
+}
+
+#[async_trait]
+impl Sink for Counting {
+    async fn send(&self, message: &Message) -> Sending {
+        self.at.lock().insert(message.id.clone(), Instant::now());
+        self.came.add_permits(1);
+        Sending::Accepted
+    }
+}
+
+impl Counting {
+    fn new() -> Counting {
+        Counting { came: Arc::new(Semaphore::new(0)), at: Arc::default() }
+    }
+
+    async fn wait(&self, messages: u32) -> Result<()> {
+        self.came.acquire_many(messages).await?.forget();
+        Ok(())
+    }
+}
+
+/// Messages a second that a relay sends to a destination that accepts at once.
+pub(crate) async fn relayed(store: Arc<dyn OutboxStore>, messages: u32, kind: KeysKind) -> Result<f64> {
+    fill(&*store, messages, kind).await?;
+    let counting = Counting::new();
+    let begun = Instant::now();
+    let relay = Relay::start(&store, vec![Destination::new(DESTINATION, counting.clone())]);
+    counting.wait(messages).await?;
+    let took = begun.elapsed();
+    ensure!(relay.stop(GRACE).await == 0, "messages are left to their leases");
+    Ok(f64::from(messages) / took.as_secs_f64())
+}
+
+/// The 99th percentile from the commit of a message to its destination, in milliseconds, where so many come in a second.
+pub(crate) async fn latency(store: Arc<dyn OutboxStore>, per_s: f64, settings: &Settings) -> Result<f64> {
+    let counting = Counting::new();
+    let relay = Relay::start(&store, vec![Destination::new(DESTINATION, counting.clone())]);
+    let mut maker = KeyMaker::new(settings.keys_kind);
+    let each = (per_s / COMMITS_A_SECOND).ceil().max(1.0);
+    let mut ticks = interval(Duration::from_secs_f64(each / per_s));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let until = Instant::now() + settings.warmup() + settings.window();
+    let mut committed = Vec::new();
+    while Instant::now() < until {
+        ticks.tick().await;
+        let some =
+            (0..each as u32).map(|_| message(&maker.uuid().to_string())).collect::<Result<Vec<_>>>()?;
+        let ids: Vec<Key> = some.iter().map(|message| message.id.clone()).collect();
+        store.enqueue(some).await?;
+        let now = Instant::now();
+        committed.extend(ids.into_iter().map(|id| (id, now)));
+    }
+    counting.wait(u32::try_from(committed.len())?).await?;
+    ensure!(relay.stop(GRACE).await == 0, "messages are left to their leases");
+    let from = until - settings.window();
+    let (at, mut histogram) = (counting.at.lock(), Histogram::new());
+    for (id, committed) in committed.iter().filter(|(_, committed)| *committed >= from) {
+        let came = at.get(id).context("a message has come")?;
+        histogram.add(came.saturating_duration_since(*committed));
+    }
+    Ok(histogram.quantile_ms(0.99))
+}
+
+/// Messages a second to a stream of NATS: published in batches, and by the relay.
+pub(crate) async fn relayed_to_nats(
+    store: Arc<dyn OutboxStore>,
+    messages: &Messages,
+    url: &str,
+) -> Result<(f64, f64)> {
+    let client = connect(url, async_nats::ConnectOptions::new()).await?;
+    client.flush().await.context("the NATS server does not answer")?;
+    let context = async_nats::jetstream::new(client.clone());
+    let (name, subjects) = ("onefold-bench".to_owned(), vec!["bench.>".to_owned()]);
+    let stream = || async_nats::jetstream::stream::Config {
+        name: name.clone(),
+        subjects: subjects.clone(),
+        ..Default::default()
+    };
+    context.create_stream(stream()).await?;
+    let mut maker = KeyMaker::new(KeysKind::V4);
+    let mut left = messages.messages as usize;
+    let begun = Instant::now();
+    while left > 0 {
+        let batch = left.min(BATCH);
+        let mut confirmations = Vec::with_capacity(batch);
+        for _ in 0..batch {
+            let one = message(&maker.uuid().to_string())?;
+            let mut headers = async_nats::HeaderMap::new();
+            headers.insert("Nats-Msg-Id", one.id.as_str());
+            confirmations.push(context.publish_with_headers(one.address, headers, one.body.into()).await?);
+        }
+        stream::iter(confirmations).map(Ok).try_for_each(async |confirmed| confirmed.await.map(drop)).await?;
+        left -= batch;
+    }
+    let plain = f64::from(messages.messages) / begun.elapsed().as_secs_f64();
+    context.delete_stream(&name).await?;
+    let mut stored = context.create_stream(stream()).await?;
+    fill(&*store, messages.messages, KeysKind::V4).await?;
+    let begun = Instant::now();
+    let relay = Relay::start(&store, vec![Destination::new(DESTINATION, NatsSink::new(client))]);
+    while stored.info().await?.state.messages < u64::from(messages.messages) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let ours = f64::from(messages.messages) / begun.elapsed().as_secs_f64();
+    ensure!(relay.stop(GRACE).await == 0, "messages are left to their leases");
+    context.delete_stream(&name).await?;
+    Ok((plain, ours))
+}
+
+async fn fill(store: &dyn OutboxStore, messages: u32, kind: KeysKind) -> Result<()> {
+    let mut maker = KeyMaker::new(kind);
+    let mut left = messages;
+    while left > 0 {
+        let some = left.min(1000);
+        let batch = (0..some).map(|_| message(&maker.uuid().to_string())).collect::<Result<_>>()?;
+        store.enqueue(batch).await?;
+        left -= some;
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! `onefold relay`: sends what the outbox holds to the destinations of the settings.
+
+use std::process::ExitCode;
+
+use onefold_broker_http::HttpSink;
+use onefold_broker_nats::NatsSink;
+use onefold_broker_smtp::SmtpSink;
+use onefold_config::{Destination as Configured, LostAnswers, Settings, To};
+use onefold_engine::{Engine, Limits};
+use onefold_messages::{Destination, IfLost, Relay, Sink};
+
+use crate::args::Common;
+use crate::end_signals::EndSignals;
+use crate::exit::Failure;
+use crate::out::print;
+use crate::store::Place;
+
+/// Runs a relay until SIGTERM or SIGINT.
+pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
+    let Some(path) = &common.config else {
+        return Err(Failure::usage("--config: name the file with the [[destination]]s of the relay"));
+    };
+    let settings = Settings::load(path).map_err(|error| Failure::usage(error.to_string()))?;
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    if settings.destinations.is_empty() {
+        let message = format!("{}: there is no [[destination]] to send to", path.display());
+        return Err(Failure::usage(message));
+    }
+    let mut destinations = Vec::new();
+    for configured in &settings.destinations {
+        destinations.push(destination(configured).await?);
+    }
+    let store = Place::of(common)?.open().await?;
+    let outbox = store.outbox()?;
+    let mut end = EndSignals::take()?;
+    let keeper = Engine::new(store.operations(), "relay", Limits::default()).keep(settings.store.sweep_every);
+    let relay = Relay::start(&outbox, destinations);
+    let names: Vec<&str> = settings.destinations.iter().map(|one| one.name.as_str()).collect();
+    print(format!("relaying to {}", names.join(", ")))?;
+
+    end.wait().await;
+    tracing::info!("stopping: what is on its way may arrive within the grace");
+    let left = relay.stop(settings.server.shutdown_grace).await;
+    drop(keeper);
+    match left {
+        0 => Ok(ExitCode::SUCCESS),
+        left => Err(Failure::failed(format!(
+            "{left} messages were on their way when the grace was over; they are sent again, or held, when their leases end"
+        ))),
+    }
+}
+
+/// The destination that the settings mean. A server that is not there yet is none of its mistakes.
+async fn destination(configured: &Configured) -> Result<Destination, Failure> {
+    let wrong =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("destination {:?}: {error}", configured.name));
+    let destination = match &configured.to {
+        To::Nats { url } => {
+            let options = async_nats::ConnectOptions::new();
+            let client = onefold_broker_nats::connect(url, options).await.map_err(|error| wrong(&error))?;
+            over(configured, NatsSink::new(client))
+        }
+        To::Http { url, secrets, lost_answers } => {
+            let sink = HttpSink::new(url, secrets.clone()).map_err(|error| wrong(&error))?;
+            over(configured, sink.lost_answers(if_lost(*lost_answers)))
+        }
+        To::Smtp { url, sender, lost_answers } => {
+            let sink = SmtpSink::at(url).map_err(|error| wrong(&error))?;
+            let sink = match sender {
+                Some(sender) => sink.sender(sender).map_err(|error| wrong(&error))?,
+                None => sink,
+            };
+            sink.lost_answers(if_lost(*lost_answers)).destination(configured.name.clone())
+        }
+        other => return Err(wrong(&format!("this release sends nothing to {other:?}"))),
+    };
+    let destination = match configured.timeout {
+        Some(timeout) => destination.timeout(timeout),
+        None => destination,
+    };
+    let destination = match configured.attempts {
+        Some(attempts) => destination.attempts(Some(attempts)),
+        None => destination,
+    };
+    Ok(match configured.concurrency {
+        Some(concurrency) => destination.concurrency(concurrency),
+        None => destination,
+    })
+}
+
+fn if_lost(answers: LostAnswers) -> IfLost {
+    match answers {
+        LostAnswers::SendAgain => IfLost::SendAgain,
+        LostAnswers::Hold => IfLost::Hold,
+    }
+}
+
+fn over(configured: &Configured, sink: impl Sink) -> Destination {
+    Destination::new(configured.name.clone(), sink)
+}

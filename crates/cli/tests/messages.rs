@@ -1,0 +1,267 @@
+//! Messages that wait for a person: found, settled and sent again, by commands and through the admin listener.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use onefold_core::contract::Retention;
+use onefold_core::{FingerprintBuilder, Key, Message, MessageIdentity, OutboxState};
+use onefold_store::{Failure, IfLost, InboxStore, KeptMessage, Mark, OutboxStore, Sent, Settlement, Take};
+use onefold_store_sqlite::{Options, SqliteStore};
+use onefold_testkit::{Answer, Gateway, Request, Setup, Upstream};
+use serde_json::{Value, json};
+
+/// A store with messages in every state that a person sees.
+struct Shop {
+    directory: tempfile::TempDir,
+    store: SqliteStore,
+}
+
+fn key(text: &str) -> Key {
+    Key::new(text).unwrap()
+}
+
+impl Shop {
+    fn open() -> Shop {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(directory.path().join("onefold.db"), Options::default()).unwrap();
+        Shop { directory, store }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("onefold.db")
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite:{}", self.path().display())
+    }
+
+    /// Messages that were sent and ended so.
+    async fn sent(&self, ids: &[&str], sent: Sent) {
+        let message = |id: &&str| Message {
+            id: key(id),
+            destination: "shop".into(),
+            address: "orders".into(),
+            ordering_key: None,
+            headers: vec![("content-type".into(), "text/plain".into())],
+            body: b"two books".to_vec(),
+        };
+        self.store.enqueue(ids.iter().map(message).collect()).await.unwrap();
+        let take = Take {
+            destination: "shop".into(),
+            limit: 100,
+            lease: Duration::from_secs(60),
+            if_lost: IfLost::SendAgain,
+        };
+        let taken = self.store.take(take).await.unwrap();
+        let settled = taken.into_iter().map(|taken| Settlement {
+            id: taken.message.id,
+            attempt: taken.attempt,
+            sent: sent.clone(),
+        });
+        assert!(self.store.settle_sent(settled.collect()).await.unwrap().into_iter().all(|done| done));
+    }
+
+    /// A message whose handler failed so often that it was parked; returns its id.
+    async fn parked(&self, message: &str) -> String {
+        let identity =
+            MessageIdentity { consumer: "loyalty".into(), source: "shop".into(), message: key(message) };
+        let mark = Mark {
+            id: identity.id(onefold_store::OperationStore::identity_key(&self.store)),
+            round: 0,
+            identity,
+            handler: "41".into(),
+            fingerprint: FingerprintBuilder::new(onefold_store::OperationStore::identity_key(&self.store))
+                .part("body", b"a")
+                .finish(),
+            retention: Retention::Forever,
+            too_old_at: None,
+            body: Some(KeptMessage { headers: Vec::new(), body: vec![0xff, 0x00] }),
+        };
+        let id = mark.id.to_string();
+        let failure = Failure { mark, reason: "no such customer".into(), park_after: Some(1) };
+        self.store.fail(failure).await.unwrap();
+        id
+    }
+
+    async fn state(&self, id: &str) -> OutboxState {
+        self.store.outgoing(&key(id)).await.unwrap().unwrap().state
+    }
+
+    fn command(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onefold"));
+        command.args(args).args(["--store", &self.url()]).env("USER", "ann");
+        command.output().expect("runs")
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let mut all = args.to_vec();
+        all.extend(["--output", "json"]);
+        let output = self.command(&all);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// A gateway over this store.
+    async fn gateway(&self, upstream: &Upstream) -> Gateway {
+        Setup::new(&upstream.url()).store_url(&self.url()).start().await
+    }
+}
+
+fn dead() -> Sent {
+    Sent::Dead { reason: "410 Gone".into() }
+}
+
+fn ids(list: &Value) -> Vec<&str> {
+    list["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect()
+}
+
+async fn post(gateway: &Gateway, target: &str, key: &str, body: &Value) -> Answer {
+    let request = Request::post(target).header("idempotency-key", key).json(body.to_string());
+    request.send(gateway.admin_address()).await
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_shown_and_sent_again_with_a_pace() {
+    let shop = Shop::open();
+    shop.sent(&["m-1", "m-2", "m-3"], dead()).await;
+    shop.sent(&["m-4"], Sent::Delivered).await;
+    assert_eq!(ids(&shop.json(&["outbox", "list", "--state", "dead"])), ["m-1", "m-2", "m-3"]);
+    let shown = shop.json(&["outbox", "show", "m-1"]);
+    assert_eq!((&shown["reason"], &shown["body"]), (&json!("410 Gone"), &json!("two books")), "{shown}");
+    let text = shop.command(&["outbox", "show", "m-1"]);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("onefold outbox redrive m-1"), "{text:?}");
+
+    let redrive = ["outbox", "redrive", "--destination", "shop", "--as", "send-again", "--per-second", "2"];
+    let acted = shop.json(&[&redrive[..], &["--reason", "the shop is up again"]].concat());
+    assert_eq!(acted["done"], json!(["m-1", "m-2", "m-3"]));
+    let due = |id: &str| {
+        let shown = shop.json(&["outbox", "show", id]);
+        assert_eq!(shown["state"], "waiting", "{shown}");
+        shown["due_at"].as_str().unwrap().to_owned()
+    };
+    assert!(due("m-1") < due("m-2") && due("m-2") < due("m-3"), "they are paced");
+    let history = shop.json(&["outbox", "show", "m-2"])["history"].clone();
+    assert_eq!(history[0]["who"], "ann (command line)");
+    assert_eq!(
+        (&history[0]["kind"], &history[0]["reason"]),
+        (&json!("redriven"), &json!("the shop is up again"))
+    );
+    assert_eq!(shop.state("m-4").await, OutboxState::Delivered, "what is done is left alone");
+}
+
+#[tokio::test]
+async fn unknown_sending_is_settled_by_a_persons_word_once() {
+    let shop = Shop::open();
+    shop.sent(&["m-1"], Sent::Unknown { reason: "the answer was lost".into() }).await;
+    let listed = shop.json(&["outbox", "list", "--state", "outcome_unknown"]);
+    assert_eq!(ids(&listed), ["m-1"]);
+    let delivered = ["outbox", "redrive", "m-1", "--as", "delivered", "--reason", "it is in their log"];
+    assert_eq!(shop.json(&delivered)["done"], json!(["m-1"]));
+    let again = shop.command(&["outbox", "redrive", "m-1", "--as", "send-again", "--reason", "hm"]);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+    assert!(
+        String::from_utf8_lossy(&again.stdout).contains("passed over  m-1: it is delivered"),
+        "{again:?}"
+    );
+    assert_eq!(shop.state("m-1").await, OutboxState::Delivered);
+}
+
+#[tokio::test]
+async fn wrong_words_are_refused_and_change_nothing() {
+    let shop = Shop::open();
+    shop.sent(&["m-1"], dead()).await;
+    for (args, code, said) in [
+        (&["outbox", "redrive", "m-1", "--as", "send-again", "--reason", " "][..], 2, "a reason is required"),
+        (&["outbox", "redrive", "m-1", "--reason", "r"], 2, "--as"),
+        (&["outbox", "redrive", "--as", "delivered", "--reason", "r"], 2, "ID"),
+        (&["outbox", "list", "--state", "asleep"], 2, "--state"),
+        (
+            &[
+                "outbox",
+                "redrive",
+                "--destination",
+                "shop",
+                "--state",
+                "waiting",
+                "--as",
+                "discarded",
+                "--reason",
+                "r",
+            ],
+            2,
+            "waits for nobody",
+        ),
+        (&["outbox", "show", "nothing"], 1, "no such message"),
+        (&["inbox", "show", "nothing"], 2, "operations list"),
+        (&["permits", "grant", "--consumer", "loyalty", "--reason", "r"], 2, "everything again"),
+        (&["permits", "revoke", "7", "--reason", "r"], 1, "no such permit"),
+    ] {
+        let output = shop.command(args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{args:?}: {output:?}");
+    }
+    assert_eq!(shop.state("m-1").await, OutboxState::Dead);
+}
+
+#[tokio::test]
+async fn parked_messages_are_let_go_and_permits_granted_and_ended() {
+    let shop = Shop::open();
+    let id = shop.parked("evt_1").await;
+    assert_eq!(ids(&shop.json(&["inbox", "list", "--state", "parked"])), [id.as_str()]);
+    let shown = shop.json(&["inbox", "show", &id]);
+    assert_eq!((&shown["reason"], &shown["body_base64"]), (&json!("no such customer"), &json!("/wA=")));
+    assert_eq!(shop.json(&["inbox", "redrive", &id, "--reason", "she is there now"])["done"], json!([id]));
+    assert_eq!(shop.json(&["inbox", "show", &id])["state"], "failing");
+    let again = shop.command(&["inbox", "redrive", &id, "--reason", "again"]);
+    assert_eq!(again.status.code(), Some(1), "{again:?}");
+
+    let grant =
+        ["permits", "grant", "--consumer", "loyalty", "--damaged", "41", "--reason", "too few points"];
+    assert_eq!(shop.json(&grant)["number"], 1);
+    let revoke = ["permits", "revoke", "1", "--reason", "all are repaired"];
+    assert_eq!(shop.json(&revoke)["revoked"]["reason"], "all are repaired");
+    assert_eq!(shop.command(&revoke).status.code(), Some(1));
+    assert_eq!(shop.json(&["permits", "list"])["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn admin_listener_does_each_act_once_for_each_key() {
+    let (shop, upstream) = (Shop::open(), Upstream::start().await);
+    shop.sent(&["m-1", "m-2"], dead()).await;
+    let parked = shop.parked("evt_1").await;
+    let gateway = shop.gateway(&upstream).await;
+    assert_eq!(ids(&gateway.admin_get("/v1/outbox?state=dead").await.json()), ["m-1", "m-2"]);
+    assert_eq!(gateway.admin_get("/v1/outbox/m-1").await.json()["body"], "two books");
+
+    let redrive = json!({"ids": ["m-1"], "as": "discarded", "reason": "nobody wants it"});
+    let bare = gateway.admin_post("/v1/outbox/redrives", &redrive).await;
+    assert_eq!((bare.status, bare.problem().as_deref()), (400, Some("key-missing")), "{bare}");
+    let first = post(&gateway, "/v1/outbox/redrives", "r-1", &redrive).await;
+    assert_eq!((first.status, &first.json()["done"]), (200, &json!(["m-1"])), "{first}");
+    let again = post(&gateway, "/v1/outbox/redrives", "r-1", &redrive).await;
+    assert!(again.is_replay(), "{again}");
+    assert_eq!(again.json(), first.json());
+    let other = json!({"ids": ["m-2"], "as": "discarded", "reason": "nobody wants it"});
+    let conflict = post(&gateway, "/v1/outbox/redrives", "r-1", &other).await;
+    assert_eq!(conflict.problem().as_deref(), Some("key-conflict"), "{conflict}");
+    assert_eq!(shop.state("m-2").await, OutboxState::Dead);
+
+    let grant = json!({"consumer": "loyalty", "damaged": "41", "reason": "too few points"});
+    let granted = post(&gateway, "/v1/permits", "p-1", &grant).await;
+    assert_eq!(granted.json()["number"], 1, "{granted}");
+    assert!(post(&gateway, "/v1/permits", "p-1", &grant).await.is_replay());
+    let permits = gateway.admin_get("/v1/permits").await.json();
+    assert_eq!(permits["items"].as_array().unwrap().len(), 1, "one permit for one key: {permits}");
+    let revoked = post(&gateway, "/v1/permits/1/revoke", "p-2", &json!({"reason": "done"})).await;
+    assert_eq!(revoked.json()["revoked"]["reason"], "done", "{revoked}");
+
+    let unpark = json!({"ids": [parked], "reason": "she is there now"});
+    let unparked = post(&gateway, "/v1/inbox/redrives", "u-1", &unpark).await;
+    assert_eq!(unparked.json()["done"], json!([parked]), "{unparked}");
+    assert_eq!(gateway.admin_get(&format!("/v1/inbox/{parked}")).await.json()["state"], "failing");
+    // What was refused changed nothing and leaves its key free.
+    let wrong = json!({"ids": [parked], "reason": ""});
+    let refused = post(&gateway, "/v1/inbox/redrives", "u-2", &wrong).await;
+    assert_eq!((refused.status, refused.problem().as_deref()), (400, Some("reason-missing")), "{refused}");
+}

@@ -1,0 +1,68 @@
+//! The loop beside the messages: reads their gauges, and sweeps marks and sent messages whose time is over.
+//!
+//! Apart from the loop of the records, so that neither can starve the other. Nothing depends on it for being right: a
+//! mark that is due and not yet swept still stands. Each step is a bounded batch in a commit of its own, and others may
+//! write between two of them; several processes may run it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onefold_store::{InboxStore, OutboxStore};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::limits::{KEEPER_TICK, SWEEP_LIMIT};
+use crate::{Engine, Keeper};
+
+impl Engine {
+    /// Starts the loop. Every `sweep_every` it forgets marks whose retention is over, and outgoing messages that have
+    /// been done for `sent_kept`: until then a second message under one id is recognised, and the message can be looked up.
+    /// What fails, waits, is dead or unknown stays. Must be called within a tokio runtime.
+    pub fn keep_messages<S>(&self, store: Arc<S>, sweep_every: Duration, sent_kept: Duration) -> Keeper
+    where
+        S: InboxStore + OutboxStore + ?Sized + 'static,
+    {
+        let engine = self.clone();
+        Keeper(tokio::spawn(async move {
+            let mut ticks = interval(KEEPER_TICK);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut sweep_at = Instant::now() + sweep_every;
+            loop {
+                ticks.tick().await;
+                engine.survey_messages(&*store).await;
+                if sweep_at <= Instant::now() {
+                    engine.sweep_messages(&*store, sent_kept).await;
+                    sweep_at = Instant::now() + sweep_every;
+                }
+            }
+        }))
+    }
+
+    async fn survey_messages<S: InboxStore + OutboxStore + ?Sized>(&self, store: &S) {
+        let messages = self.signals().messages();
+        if let Ok(survey) = store.survey_inbox().await {
+            messages.surveyed_inbox(&survey);
+        }
+        if let Ok(surveys) = store.survey_outbox().await {
+            messages.surveyed_outbox(surveys);
+        }
+    }
+
+    async fn sweep_messages<S: InboxStore + OutboxStore + ?Sized>(&self, store: &S, sent_kept: Duration) {
+        loop {
+            // Sent ones first: a mark stays until the messages that it has brought about are done.
+            let swept = match store.sweep_outbox(sent_kept, SWEEP_LIMIT).await {
+                Ok(sent) => store.sweep_inbox(SWEEP_LIMIT).await.map(|marks| (sent, marks)),
+                Err(error) => Err(error),
+            };
+            match swept {
+                Ok((0, 0)) => return,
+                Ok((sent, marks)) => tracing::debug!(sent, marks, "messages were swept"),
+                Err(error) => {
+                    self.signals().store_error();
+                    tracing::warn!(%error, "messages could not be swept");
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A consumer: an inbox with the one handler for its messages.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use onefold_core::{Delivery, InboxEntry, InboxState, judge_delivery};
+use onefold_store::{ConsumeStore, InboxQuery, KeptMessage, StoreError};
+use tokio::task::AbortHandle;
+
+use super::handle::From;
+use super::{Handling, Inbox, Incoming, Word};
+use crate::limits::{PAGE, REDRIVEN_POLL};
+use crate::{Inbound, Receive, Settle, wire};
+
+type Handler<S> = dyn Fn(Arc<Incoming>, Word) -> <S as onefold_store::AtomicStore>::Work + Send + Sync;
+
+/// Handles the deliveries of one consumer, each message once. Hand it to a broker's adapter as its
+/// [`Receive`](crate::Receive), or call [`Consumer::handle`]. Cheap to clone; clones are one.
+///
+/// For as long as one of them is kept it also handles what people take out of the dead list, in whatever process they
+/// do that: each message once, from its kept body.
+pub struct Consumer<S: ConsumeStore> {
+    shared: Arc<Shared<S>>,
+}
+
+struct Shared<S: ConsumeStore> {
+    inbox: Inbox<S>,
+    handler: Box<Handler<S>>,
+    redriven: AbortHandle,
+}
+
+impl<S: ConsumeStore> Drop for Shared<S> {
+    fn drop(&mut self) {
+        self.redriven.abort();
+    }
+}
+
+impl<S: ConsumeStore> Clone for Consumer<S> {
+    fn clone(&self) -> Self {
+        Consumer { shared: self.shared.clone() }
+    }
+}
+
+impl<S: ConsumeStore> fmt::Debug for Consumer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer").field("inbox", &self.shared.inbox).finish_non_exhaustive()
+    }
+}
+
+/// What became of messages that permits let through again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rerun {
+    /// Handled, each in the round of its permit.
+    pub handled: u64,
+    /// Failed, and parked in that round.
+    pub parked: u64,
+    /// Let through, but the handler or the store put them off, or their bodies are not kept: only another delivery, or
+    /// another call, brings them.
+    pub left: u64,
+}
+
+impl<S: ConsumeStore + 'static> Consumer<S> {
+    /// A consumer with this handler, which makes the store's work of a message.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn new(
+        inbox: Inbox<S>,
+        handler: impl Fn(Arc<Incoming>, Word) -> S::Work + Send + Sync + 'static,
+    ) -> Consumer<S> {
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared<S>>| {
+            let redriven = tokio::spawn(watch_redriven(shared.clone())).abort_handle();
+            Shared { inbox, handler: Box::new(handler), redriven }
+        });
+        Consumer { shared }
+    }
+
+    /// Its inbox.
+    pub fn inbox(&self) -> &Inbox<S> {
+        &self.shared.inbox
+    }
+
+    /// Handles a delivery; see [`Inbox::handle`].
+    pub async fn handle(&self, inbound: Inbound) -> Handling {
+        self.shared.inbox.handle(inbound, |message, word| (self.shared.handler)(message, word)).await
+    }
+
+    /// Handles again, from the bodies that are kept, every message that a permit lets through for this build, in the
+    /// order in which they first came. A permit without a damaged build rebuilds a projection from its start.
+    ///
+    /// Each message is let through once for each permit, so after an error or a crash call it again. Needs
+    /// [`InboxSettings::keep_bodies`](super::InboxSettings::keep_bodies) from before; other messages come through when
+    /// they are delivered again.
+    pub async fn rerun(&self) -> Result<Rerun, StoreError> {
+        let shared = &self.shared;
+        let settings = shared.inbox.settings();
+        let store = shared.inbox.store();
+        let permits = store.permits(Some(&settings.consumer)).await?;
+        let (mut rerun, mut cursor) = (Rerun::default(), None);
+        loop {
+            let page = store.list_inbox(shared.query(None, cursor)).await?;
+            for entry in page.entries {
+                if !permits.iter().any(|permit| permit.covers(&entry, &settings.build)) {
+                    continue;
+                }
+                let entries = store.entries(entry.id).await?;
+                // Of several rounds only the last one counts.
+                let last = entries.iter().all(|other| other.round <= entry.round);
+                let judged = judge_delivery(&entries, &entry.fingerprint, &settings.build, &permits);
+                if !last || entry.state == InboxState::Failing || !matches!(judged, Delivery::Handle { .. }) {
+                    continue;
+                }
+                match shared.handle_kept(&entry).await? {
+                    Some(Handling::Done(_)) => rerun.handled += 1,
+                    Some(Handling::Parked) => rerun.parked += 1,
+                    // Another process was faster.
+                    Some(Handling::Duplicate) => {}
+                    Some(Handling::Again { .. }) | None => rerun.left += 1,
+                }
+            }
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(rerun);
+            }
+        }
+    }
+}
+
+impl<S: ConsumeStore + 'static> Shared<S> {
+    fn query(&self, state: Option<InboxState>, cursor: Option<i64>) -> InboxQuery {
+        let consumer = Some(self.inbox.settings().consumer.clone());
+        InboxQuery { consumer, state, cursor, limit: PAGE, ..InboxQuery::default() }
+    }
+
+    /// Handles a message from its kept body. `None`: there is none.
+    async fn handle_kept(&self, entry: &InboxEntry) -> Result<Option<Handling>, StoreError> {
+        let inner = &self.inbox.inner;
+        let kept = inner.store.kept_message(entry.id, entry.round).await?;
+        let Some(KeptMessage { headers, body }) = kept else { return Ok(None) };
+        let ordering_key = wire::line(&headers, wire::ORDERING_KEY).map(str::to_owned);
+        let source = entry.identity.source.clone();
+        let inbound = Inbound { source, id: None, ordering_key, headers, body };
+        let subject = inner.subject(entry.identity.message.clone(), inbound);
+        let _turn = inner.locks.take(subject.id).await;
+        let work = |message, word| (self.handler)(message, word);
+        Ok(Some(inner.run(&subject, From::Inbox, work).await))
+    }
+
+    /// Handles what was taken out of the dead list: nobody else delivers it, and it has not failed since.
+    async fn handle_redriven(&self) -> Result<(), StoreError> {
+        let mut cursor = None;
+        loop {
+            let query = self.query(Some(InboxState::Failing), cursor);
+            let page = self.inbox.inner.store.list_inbox(query).await?;
+            for entry in page.entries.iter().filter(|entry| entry.failures == 0) {
+                self.handle_kept(entry).await?;
+            }
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Looks for what was redriven until the consumer is gone.
+async fn watch_redriven<S: ConsumeStore + 'static>(shared: Weak<Shared<S>>) {
+    loop {
+        tokio::time::sleep(REDRIVEN_POLL).await;
+        let Some(shared) = shared.upgrade() else { return };
+        if let Err(error) = shared.handle_redriven().await {
+            let consumer = &shared.inbox.settings().consumer;
+            tracing::warn!(consumer, %error, "messages that were redriven could not be looked for");
+        }
+    }
+}
+
+#[async_trait]
+impl<S: ConsumeStore + 'static> Receive for Consumer<S> {
+    async fn receive(&self, inbound: Inbound) -> Settle {
+        self.handle(inbound).await.into()
+    }
+}

@@ -1,0 +1,115 @@
+//! What reaches the dead list, and what its way out is.
+
+use onefold_core::{InboxEntry, InboxState};
+use onefold_messages::{Handled, Handling, redrive_inbox};
+use onefold_store::{InboxQuery, InboxStore, KeptMessage};
+use onefold_testkit::wait;
+
+use crate::rig::{DAY, Does, START, Shop, is_again, key, message, nameless, settings};
+
+const DONE: Handling = Handling::Done(InboxState::Processed);
+
+fn fails(times: usize) -> Vec<Does> {
+    (0..times).map(|_| Does::Fails("no stock")).collect()
+}
+
+async fn parked(shop: &Shop) -> Vec<InboxEntry> {
+    shop.listed(InboxQuery { state: Some(InboxState::Parked), ..InboxQuery::default() }).await
+}
+
+async fn redrive(shop: &Shop, entry: &InboxEntry) {
+    let redriven = redrive_inbox(&*shop.store, &[(entry.id, entry.round)], "ann", "mended").await.unwrap();
+    assert_eq!((redriven.new, redriven.already), (1, 0));
+}
+
+#[tokio::test]
+async fn poison_is_parked_with_its_body_and_comes_back_by_a_person_alone() {
+    let shop = Shop::open();
+    let (consumer, _) = shop.scripted(settings("41"), fails(3));
+    assert!(is_again(&consumer.handle(message("evt-1", "a")).await));
+    assert!(is_again(&consumer.handle(message("evt-1", "a")).await));
+    assert_eq!(consumer.handle(message("evt-1", "a")).await, Handling::Parked);
+    assert_eq!(consumer.handle(message("evt-1", "a")).await, Handling::Parked);
+    assert_eq!(consumer.handle(message("evt-2", "b")).await, DONE);
+    let entry = &parked(&shop).await[0];
+    assert_eq!((entry.failures, entry.reason.as_deref()), (3, Some("no stock")));
+    redrive(&shop, entry).await;
+    shop.comes_to(&["b", "a"]).await;
+    assert_eq!(consumer.handle(message("evt-1", "a")).await, Handling::Duplicate);
+    assert_eq!(shop.effects(), ["b", "a"]);
+}
+
+#[tokio::test]
+async fn a_redriven_message_that_fails_is_parked_again_after_one_try() {
+    let shop = Shop::open();
+    let (consumer, script) = shop.scripted(settings("41"), fails(4));
+    while consumer.handle(message("evt-1", "a")).await != Handling::Parked {}
+    redrive(&shop, &parked(&shop).await[0]).await;
+    wait::until("it was tried", || script.lock().is_empty()).await;
+    wait::until_within(wait::DEADLINE, "it is parked", async || parked(&shop).await.len() == 1).await;
+    assert_eq!(parked(&shop).await[0].failures, 1);
+    redrive(&shop, &parked(&shop).await[0]).await;
+    shop.comes_to(&["a"]).await;
+}
+
+#[tokio::test]
+async fn what_was_redriven_while_no_consumer_ran_is_handled_by_the_next_one() {
+    let shop = Shop::open();
+    let (consumer, _) = shop.scripted(settings("41"), fails(3));
+    while consumer.handle(message("evt-1", "a")).await != Handling::Parked {}
+    drop(consumer);
+    redrive(&shop, &parked(&shop).await[0]).await;
+    let put_off = Does::Says(Handled::NotYet { after: None });
+    let (_consumer, _) = shop.scripted(settings("42"), [put_off]);
+    shop.comes_to(&["a"]).await;
+    assert_eq!(shop.entries().await[0].handler, "42");
+}
+
+#[tokio::test]
+async fn another_message_under_a_known_id_is_kept_apart_and_reaches_no_handler() {
+    let shop = Shop::open();
+    let consumer = shop.consumer("41");
+    assert_eq!(consumer.handle(message("evt-1", "a")).await, DONE);
+    for _ in 0..2 {
+        assert_eq!(consumer.handle(message("evt-1", "b")).await, Handling::Parked);
+    }
+    assert_eq!(shop.effects(), ["a"]);
+    consumer.inbox().flush().await;
+    let entries = shop.entries().await;
+    assert_eq!((entries.len(), entries[0].conflicts, entries[0].state), (2, 2, InboxState::Processed));
+    let kept = shop.store.kept_message(entries[1].id, 0).await.unwrap();
+    let headers = vec![("onefold-message-id".to_owned(), "evt-1".to_owned())];
+    assert_eq!(kept, Some(KeptMessage { headers, body: b"b".to_vec() }));
+    redrive(&shop, &entries[1]).await;
+    shop.comes_to(&["a", "b"]).await;
+    assert_eq!(consumer.handle(message("evt-1", "b")).await, Handling::Duplicate);
+    assert_eq!(consumer.handle(message("evt-1", "a")).await, Handling::Duplicate);
+}
+
+#[tokio::test]
+async fn a_message_without_an_id_is_parked_and_not_lost() {
+    let shop = Shop::open();
+    let consumer = shop.consumer("41");
+    assert_eq!(consumer.handle(nameless("a")).await, Handling::Parked);
+    assert!(shop.effects().is_empty());
+    redrive(&shop, &parked(&shop).await[0]).await;
+    shop.comes_to(&["a"]).await;
+}
+
+#[tokio::test]
+async fn a_message_that_says_itself_that_it_is_older_than_the_marks_is_parked() {
+    let shop = Shop::open();
+    let consumer = shop.consumer("41");
+    let at = |ms: i64| format!("{:08x}-{:04x}-7000-8000-000000000000", ms >> 16, ms & 0xffff);
+    let days = |n: i64| n * 24 * 3600 * 1000;
+    assert_eq!(consumer.handle(message(&at(START - days(7)), "old")).await, Handling::Parked);
+    assert_eq!(consumer.handle(message(&at(START - days(6)), "young")).await, DONE);
+    assert_eq!(shop.effects(), ["young"]);
+    shop.clock.pass(8 * DAY);
+    assert_eq!(shop.store.sweep_inbox(100).await.unwrap(), 1);
+    assert_eq!(consumer.handle(message(&at(START - days(6)), "young")).await, Handling::Parked);
+    let entries = parked(&shop).await;
+    assert_eq!(entries[0].identity.message, key(&at(START - days(7))));
+    redrive(&shop, &entries[0]).await;
+    shop.comes_to(&["young", "old"]).await;
+}

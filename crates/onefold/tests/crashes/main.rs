@@ -1,0 +1,65 @@
+//! B34 and its kind, everywhere: a process dies right before and right after every statement of every mode, another one
+//! makes the same call again, and the whole state is that of an undisturbed run: no second effect, none lost, no key stuck.
+//!
+//! Where a process can die is not listed here: an undisturbed child writes down which crash points it passes
+//! (`onefold_store::crash`, decision 0015), and a child dies at each. A child is this test binary, told by its
+//! environment what to do. What is compared: the rows of the business, effects, projections, the record with its result
+//! and steps, leases and counters of scopes, and what the provider did.
+
+mod base;
+mod matrix;
+mod points;
+mod postgres;
+mod scenario;
+mod sqlite;
+
+use matrix::hold;
+use postgres::Postgres;
+use scenario::{ATOMIC, BORROWED, RESERVED, RESUMABLE};
+use sqlite::Sqlite;
+
+/// Not a test by itself: what a child does.
+#[tokio::test(flavor = "multi_thread")]
+async fn child() {
+    let _ = matrix::child::<Sqlite>().await || matrix::child::<Postgres>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b34_sqlite_atomic_is_one_order_wherever_the_process_dies() {
+    hold::<Sqlite>(&ATOMIC).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b34_postgres_atomic_is_one_order_wherever_the_process_dies() {
+    hold::<Postgres>(&ATOMIC).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b34_sqlite_a_transaction_of_the_callers_is_one_order_wherever_the_process_dies() {
+    hold::<Sqlite>(&BORROWED).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b34_postgres_a_transaction_of_the_callers_is_one_order_wherever_the_process_dies() {
+    hold::<Postgres>(&BORROWED).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b36_sqlite_reserved_is_never_repeated_by_itself_wherever_the_process_dies() {
+    hold::<Sqlite>(&RESERVED).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b36_postgres_reserved_is_never_repeated_by_itself_wherever_the_process_dies() {
+    hold::<Postgres>(&RESERVED).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b98_sqlite_resumable_asks_under_the_same_key_wherever_the_process_dies() {
+    hold::<Sqlite>(&RESUMABLE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b98_postgres_resumable_asks_under_the_same_key_wherever_the_process_dies() {
+    hold::<Postgres>(&RESUMABLE).await;
+}

@@ -1,0 +1,148 @@
+//! Making messages that are to leave, in a transaction that is open: the business's, an owner's, or one of their own.
+//!
+//! A message with an ordering key holds the lock of that key until its transaction ends, so that the next one of the key
+//! has its place behind it. Several in one statement take their locks in one order. The lock is one of the server's
+//! advisory locks, of which a transaction cannot hold any number: some thousands of ordering keys in one transaction are
+//! an error of the server. Above READ COMMITTED a wait for the lock does not end in a serialization failure; the places
+//! are in order all the same.
+
+use onefold_core::{FingerprintBuilder, IdentityKey, Key, Message, OperationId, outgoing_id};
+use onefold_store::Sealer;
+use onefold_store::codec::{encode_message, message_length};
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::ask::Ask;
+use crate::row::{clock, get};
+use crate::server::IfLost;
+
+/// For each message, in the order of the arrays: whether it is new.
+pub(crate) const PUT: &str =
+    "SELECT onefold.outbox_put($1, i.lock, i.id, i.destination, i.address, i.ordering_key, i.form, $2)
+    FROM unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
+    WITH ORDINALITY AS i (lock, id, destination, address, ordering_key, form, n) ORDER BY i.n";
+
+/// A row: the effect is the first of its kind.
+pub(crate) const EFFECT: &str = concat!(
+    "INSERT INTO onefold.effects (key, operation, at) SELECT $2, $3, c.now FROM (",
+    clock!(),
+    ") c ON CONFLICT (key) DO NOTHING RETURNING at"
+);
+/// The effect was noted in this transaction, and its message was there before.
+pub(crate) const FORGET_EFFECT: &str = "DELETE FROM onefold.effects WHERE key = $1";
+
+/// A message with its content sealed.
+pub(crate) struct Outgoing {
+    id: Key,
+    destination: String,
+    address: String,
+    ordering_key: Option<String>,
+    form: Vec<u8>,
+    /// Of its ordering key.
+    lock: Option<i64>,
+}
+
+impl Outgoing {
+    pub(crate) fn new(message: Message, identity_key: &IdentityKey, sealer: &Sealer) -> Outgoing {
+        let Message { id, destination, address, ordering_key, headers, body } = message;
+        let digest = outgoing_id(&id, identity_key);
+        let form =
+            sealer.seal(&digest, message_length(&headers, &body), |out| encode_message(&headers, &body, out));
+        let lock = ordering_key.as_ref().map(|key| lock(&destination, key, identity_key));
+        Outgoing { id, destination, address, ordering_key, form, lock }
+    }
+}
+
+fn lock(destination: &str, ordering_key: &str, identity_key: &IdentityKey) -> i64 {
+    let digest = FingerprintBuilder::new(identity_key)
+        .part("destination", destination.as_bytes())
+        .part("ordering key", ordering_key.as_bytes())
+        .finish()
+        .digest;
+    let [a, b, c, d, e, f, g, h, ..] = digest;
+    i64::from_be_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// Makes them in this transaction; says how many are new. Of one ordering key they keep their order.
+pub(crate) async fn put<A: Ask>(
+    mut messages: Vec<Outgoing>,
+    cause: Option<OperationId>,
+    ask: &A,
+) -> Result<u64, A::Error> {
+    if messages.is_empty() {
+        return Ok(0);
+    }
+    messages.sort_by_key(|message| message.lock);
+    let now = ask.now();
+    let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
+    let columns = Columns::of(&messages);
+    let rows = ask.ask(PUT, &columns.params(&now, &cause), IfLost::GiveUp).await?;
+    let mut new = 0;
+    for row in &rows {
+        new += u64::from(get::<bool>(row, 0)?);
+    }
+    Ok(new)
+}
+
+/// Makes the one message of an effect in this transaction, which `by` asked for; false: the effect happened before.
+pub(crate) async fn put_once<A: Ask>(
+    effect: &str,
+    by: OperationId,
+    message: Outgoing,
+    ask: &A,
+) -> Result<bool, A::Error> {
+    let (now, key) = (ask.now(), effect.as_bytes());
+    let noted: [(&(dyn ToSql + Sync), Type); 3] =
+        [(&now, Type::INT8), (&key, Type::BYTEA), (&by.as_bytes().as_slice(), Type::BYTEA)];
+    if ask.ask(EFFECT, &noted, IfLost::GiveUp).await?.is_empty() {
+        return Ok(false);
+    }
+    let made = put(vec![message], None, ask).await? > 0;
+    if !made {
+        ask.ask(FORGET_EFFECT, &[(&key, Type::BYTEA)], IfLost::GiveUp).await?;
+    }
+    Ok(made)
+}
+
+/// Messages, column by column.
+pub(crate) struct Columns<'a> {
+    locks: Vec<Option<i64>>,
+    ids: Vec<&'a [u8]>,
+    destinations: Vec<&'a [u8]>,
+    addresses: Vec<&'a [u8]>,
+    ordering_keys: Vec<Option<&'a [u8]>>,
+    forms: Vec<&'a [u8]>,
+}
+
+impl<'a> Columns<'a> {
+    pub(crate) fn of(messages: &'a [Outgoing]) -> Columns<'a> {
+        Columns {
+            locks: messages.iter().map(|message| message.lock).collect(),
+            ids: messages.iter().map(|message| message.id.as_str().as_bytes()).collect(),
+            destinations: messages.iter().map(|message| message.destination.as_bytes()).collect(),
+            addresses: messages.iter().map(|message| message.address.as_bytes()).collect(),
+            ordering_keys: messages
+                .iter()
+                .map(|message| message.ordering_key.as_deref().map(str::as_bytes))
+                .collect(),
+            forms: messages.iter().map(|message| message.form.as_slice()).collect(),
+        }
+    }
+
+    /// The parameters of [`PUT`].
+    pub(crate) fn params<'p>(
+        &'p self,
+        now: &'p Option<i64>,
+        cause: &'p Option<&'a [u8]>,
+    ) -> [(&'p (dyn ToSql + Sync), Type); 8] {
+        [
+            (now, Type::INT8),
+            (cause, Type::BYTEA),
+            (&self.locks, Type::INT8_ARRAY),
+            (&self.ids, Type::BYTEA_ARRAY),
+            (&self.destinations, Type::BYTEA_ARRAY),
+            (&self.addresses, Type::BYTEA_ARRAY),
+            (&self.ordering_keys, Type::BYTEA_ARRAY),
+            (&self.forms, Type::BYTEA_ARRAY),
+        ]
+    }
+}

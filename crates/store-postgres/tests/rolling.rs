@@ -1,0 +1,141 @@
+//! Release N and release N+1 on one store at the same time: the later one is this release with one migration more.
+
+mod asking;
+
+use asking::{claim, open, open_with, settle};
+use onefold_core::{Kept, OperationId, State};
+use onefold_store::{
+    Advanced, AtomicStore, Atomically, Claimed, Ended, Entry, Finish, Gravity, OperationStore, StepPut,
+    StepStore,
+};
+use onefold_store_postgres::{
+    Address, Migration, OpenError, Options, PostgresStore, PostgresWork, SCHEMA_VERSION,
+};
+use onefold_testkit::postgres::{Database, Isolation};
+use onefold_testkit::wait::DEADLINE;
+use tokio::time::timeout;
+use tokio_postgres::NoTls;
+
+const WHAT: &str = "two releases on one PostgreSQL store";
+const LATER: u32 = SCHEMA_VERSION + 1;
+const ADDITIVE: &str = "ALTER TABLE onefold.operations ADD COLUMN region bytea;
+    CREATE TABLE onefold.regions (name bytea PRIMARY KEY);
+    CREATE INDEX operations_region ON onefold.operations (region) WHERE region IS NOT NULL;";
+
+fn later(sql: &'static str, min_reader: u32) -> Options {
+    Options { test_migration: Some(Migration { sql, min_reader }), ..Options::default() }
+}
+
+fn work() -> PostgresWork {
+    PostgresWork::new(|_| {
+        Box::pin(async { Ended::Finished { finish: Finish::Succeeded, kept: Kept::Nothing, resource: None } })
+    })
+}
+
+/// Uses the store in each way once.
+async fn works(store: &PostgresStore, name: &str) -> [OperationId; 2] {
+    let reserved = claim(store, &format!("{name} reserved"));
+    let id = reserved.id;
+    assert!(matches!(store.claim(reserved).await, Ok(Claimed::Won { .. })), "{name}");
+    let step = store.put_step(id, 1, "ship".into(), Kept::Nothing).await;
+    assert!(matches!(step, Ok(StepPut::Done)), "{name}: {step:?}");
+    let settled = store.advance(settle(id, b"done", None)).await;
+    assert!(matches!(settled, Ok(Advanced::Done { .. })), "{name}: {settled:?}");
+    let atomic = claim(store, &format!("{name} atomic"));
+    let atomic_id = atomic.id;
+    let ended = store.atomically(Entry::New(Box::new(atomic)), &mut work()).await;
+    assert!(matches!(ended, Ok(Atomically::Committed { .. })), "{name}: {ended:?}");
+    store.sweep(100).await.expect("it sweeps");
+    [id, atomic_id]
+}
+
+async fn sees(store: &PostgresStore, ids: [OperationId; 2], what: &str) {
+    for id in ids {
+        let record = store.read(id).await.expect("it reads").record;
+        assert_eq!(record.map(|record| record.state), Some(State::Succeeded), "{what}");
+    }
+    assert_eq!(store.steps(ids[0]).await.expect("it reads").len(), 1, "{what}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn releases_before_and_after_an_additive_migration_share_the_store_and_the_old_one_restarts() {
+    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+    let url = database.url();
+    let old = open(&url).await;
+    let before = works(&old, "before").await;
+    let new = open_with(&url, later(ADDITIVE, SCHEMA_VERSION)).await.expect("it migrates");
+    assert_eq!(database.ask("SELECT max(version) FROM onefold.migrations").await, LATER.to_string());
+
+    // The connections of the old one were there before the migration, with their plans.
+    let by_old = works(&old, "old").await;
+    let by_new = works(&new, "new").await;
+    drop(old);
+    let address = Address::parse(&url).expect("an address");
+    let found = PostgresStore::check(&address).await.expect("it can be reached");
+    let schema = found.iter().find(|finding| finding.what == "schema").expect("it is looked at");
+    assert_eq!(schema.gravity, Gravity::Fine, "{}", schema.says);
+    let old = open_with(&url, Options { migrate: false, ..Options::default() }).await;
+    let old = old.expect("the old release starts again");
+    let restarted = works(&old, "restarted").await;
+    for store in [&old, &new] {
+        for (ids, what) in [(before, "before"), (by_old, "old"), (by_new, "new"), (restarted, "restarted")] {
+            sees(store, ids, what).await;
+        }
+    }
+    for n in 0..20 {
+        let key = format!("both {n}");
+        let (one, two) = tokio::join!(old.claim(claim(&old, &key)), new.claim(claim(&new, &key)));
+        let won = [one, two].map(|claimed| matches!(claimed.expect("it works"), Claimed::Won { .. }));
+        assert!(won[0] != won[1], "{key} is won once: {won:?}");
+    }
+}
+
+#[tokio::test]
+async fn release_that_a_migration_shuts_out_is_refused_with_what_to_do_and_the_later_one_goes_on() {
+    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+    let url = database.url();
+    drop(open(&url).await);
+    let renamed = "ALTER TABLE onefold.steps RENAME COLUMN kept TO result";
+    let new = open_with(&url, later(renamed, LATER)).await.expect("it migrates");
+    for migrate in [true, false] {
+        let refused = open_with(&url, Options { migrate, ..Options::default() }).await;
+        let refused = refused.err().expect("it must not work on what it does not understand");
+        let told = refused.to_string();
+        assert!(matches!(refused, OpenError::Newer { found: LATER, min_reader: LATER, .. }), "{told}");
+        assert!(told.contains("start the release that migrated it"), "{told}");
+    }
+    assert_eq!(database.ask("SELECT max(version) FROM onefold.migrations").await, LATER.to_string());
+    assert_eq!(new.ready().await, Ok(()));
+}
+
+#[tokio::test]
+async fn store_that_was_made_before_there_was_a_place_for_it_gets_one_and_tells_nobody_wrong() {
+    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+    let url = database.url();
+    drop(open(&url).await);
+    database.execute("ALTER TABLE onefold.migrations DROP COLUMN min_reader").await;
+    drop(open(&url).await);
+    drop(open_with(&url, later(ADDITIVE, SCHEMA_VERSION)).await.expect("it migrates"));
+    drop(open(&url).await);
+    // A migration of which nobody knows whom it lets work.
+    database.execute("UPDATE onefold.migrations SET min_reader = NULL").await;
+    let refused = open_with(&url, Options::default()).await.err().expect("it may mean anything");
+    assert!(matches!(refused, OpenError::Newer { .. }), "{refused}");
+}
+
+#[tokio::test]
+async fn migration_that_must_wait_for_a_long_transaction_gives_up_and_leaves_the_store_at_work() {
+    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+    let url = database.url();
+    let old = open(&url).await;
+    let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let held = client.transaction().await.expect("it begins");
+    held.execute("LOCK TABLE onefold.operations IN ROW SHARE MODE", &[]).await.expect("it is held");
+    let migrated = timeout(DEADLINE, open_with(&url, later(ADDITIVE, SCHEMA_VERSION))).await;
+    let refused = migrated.expect("it gives up").err().expect("the table is held").to_string();
+    assert!(refused.contains("lock timeout"), "{refused}");
+    works(&old, "meanwhile").await;
+    held.rollback().await.expect("it ends");
+    drop(open_with(&url, later(ADDITIVE, SCHEMA_VERSION)).await.expect("it migrates now"));
+}

@@ -1,0 +1,135 @@
+//! A process of the storm: consumes with the inbox, or relays, until it is killed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onefold::inbox::{Consumer, Handled, Inbound, InboxSettings, Receive, Settle};
+use onefold::messages::{Destination, IfLost, Message, Sending, Sink};
+use onefold::{Onefold, SqliteStore};
+
+use crate::database::{self, CONSUMERS, RELAYS};
+
+pub(crate) const FOLDER: &str = "ONEFOLD_STORM_FOLDER";
+pub(crate) const ROLE: &str = "ONEFOLD_STORM_ROLE";
+pub(crate) const TOLD: &str = "ONEFOLD_STORM_TOLD_";
+pub(crate) const CONSUMES: &str = "consumes";
+/// Relays, and dies behind the broker's back now and then.
+pub(crate) const RELAYS_AND_DIES: &str = "relays and dies";
+/// Relays to the end.
+pub(crate) const RELAYS_ON: &str = "relays on";
+/// The name of the storm's destination.
+pub(crate) const DESTINATION: &str = "storm";
+
+/// Handlers take up to this long before they write, so that messages that are handled at once end in any order.
+const UNEVEN: Duration = Duration::from_millis(10);
+/// One try in so many fails, and one is put off.
+const FAILS_ONE_IN: u32 = 100;
+/// One accepted message in so many is the last that its relay does.
+const DIES_ONE_IN: u32 = 50;
+/// How long one sending may take: what a killed relay had is sent again 15 s after this.
+const SENDING: Duration = Duration::from_secs(1);
+
+/// What a child is.
+pub enum Role {
+    /// Consumes: everything is to be handed to this.
+    Consumes(Arc<dyn Receive>),
+    /// Relays: see [`Child::relay`].
+    Relays,
+}
+
+/// This process, where it is a child of the storm.
+pub struct Child {
+    folder: PathBuf,
+    role: String,
+}
+
+impl Child {
+    /// `None` in a process that is no child.
+    #[must_use]
+    pub fn of_environment() -> Option<Child> {
+        let folder = PathBuf::from(std::env::var_os(FOLDER)?);
+        Some(Child { folder, role: std::env::var(ROLE).ok()? })
+    }
+
+    /// What the [`Broker`](crate::Broker) has it told.
+    ///
+    /// # Panics
+    /// If it is not told.
+    #[must_use]
+    pub fn told(&self, name: &str) -> String {
+        std::env::var(format!("{TOLD}{name}")).expect("the broker tells it")
+    }
+
+    /// What it is to do. The storm counts its time from here. Call it in a runtime.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        let role = match self.role.as_str() {
+            CONSUMES => Role::Consumes(Arc::new(Uneven(consumer(&database::open(&self.folder, CONSUMERS))))),
+            _ => Role::Relays,
+        };
+        std::fs::write(self.folder.join(up(std::process::id())), []).expect("the storm's folder");
+        role
+    }
+
+    /// Relays what the storm has put into the outbox to this sink, for ever.
+    pub async fn relay(&self, sink: impl Sink) {
+        let onefold = database::open(&self.folder, RELAYS);
+        let dies = self.role == RELAYS_AND_DIES;
+        let destination = Destination::new(DESTINATION, Mortal { sink, dies }).timeout(SENDING);
+        let _relay = onefold.relay(vec![destination]);
+        std::future::pending().await
+    }
+}
+
+/// The file by which a child tells that it is at work.
+pub(crate) fn up(process: u32) -> String {
+    format!("up-{process}")
+}
+
+fn consumer(onefold: &Onefold) -> Consumer<SqliteStore> {
+    let mut settings = InboxSettings { park_after: None, ..InboxSettings::new("storm") };
+    settings.backoff.first = Duration::from_millis(20);
+    onefold.inbox(settings).consumer(|tx, message| {
+        let number: i64 = std::str::from_utf8(&message.body)?.parse()?;
+        let key = message.ordering_key.as_deref().unwrap_or_default();
+        tx.execute("INSERT INTO effects VALUES (?1, ?2)", (number, key))?;
+        match rand::random_range(0..FAILS_ONE_IN) {
+            0 => Err("a try that fails".into()),
+            1 => Ok(Handled::not_yet(Duration::from_millis(20))),
+            _ => Ok(Handled::Done),
+        }
+    })
+}
+
+struct Uneven(Consumer<SqliteStore>);
+
+#[async_trait]
+impl Receive for Uneven {
+    async fn receive(&self, inbound: Inbound) -> Settle {
+        tokio::time::sleep(UNEVEN.mul_f64(rand::random())).await;
+        self.0.receive(inbound).await
+    }
+}
+
+/// A sink whose process dies between the broker's word and the relay's own note.
+struct Mortal<K> {
+    sink: K,
+    dies: bool,
+}
+
+#[async_trait]
+impl<K: Sink> Sink for Mortal<K> {
+    fn if_lost(&self) -> IfLost {
+        self.sink.if_lost()
+    }
+
+    async fn send(&self, message: &Message) -> Sending {
+        let sending = self.sink.send(message).await;
+        if self.dies && sending == Sending::Accepted && rand::random_range(0..DIES_ONE_IN) == 0 {
+            std::process::abort();
+        }
+        sending
+    }
+}
