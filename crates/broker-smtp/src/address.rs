@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn what_is_no_address_or_would_send_a_password_in_clear_is_refused() {
-        for url in ["", "mail.example.org", "http://mail.example.org", "smtps://", "smtps://user@mail.example.org"]
+        for url in
+            ["", "mail.example.org", "http://mail.example.org", "smtps://", "smtps://user@mail.example.org"]
         {
             assert!(matches!(SmtpSink::at(url), Err(SetupError::Address)), "{url}");
         }
