@@ -2,10 +2,12 @@
 
 use std::process::ExitCode;
 
+use onefold_broker_http::HttpSink;
 use onefold_broker_nats::NatsSink;
-use onefold_config::{Destination as Configured, Settings, To};
+use onefold_broker_smtp::SmtpSink;
+use onefold_config::{Destination as Configured, LostAnswers, Settings, To};
 use onefold_engine::{Engine, Limits};
-use onefold_messages::{Destination, Relay, Sink};
+use onefold_messages::{Destination, IfLost, Relay, Sink};
 
 use crate::args::Common;
 use crate::end_signals::EndSignals;
@@ -60,6 +62,18 @@ async fn destination(configured: &Configured) -> Result<Destination, Failure> {
             let client = onefold_broker_nats::connect(url, options).await.map_err(|error| wrong(&error))?;
             over(configured, NatsSink::new(client))
         }
+        To::Http { url, secrets, lost_answers } => {
+            let sink = HttpSink::new(url, secrets.clone()).map_err(|error| wrong(&error))?;
+            over(configured, sink.lost_answers(if_lost(*lost_answers)))
+        }
+        To::Smtp { url, sender, lost_answers } => {
+            let sink = SmtpSink::at(url).map_err(|error| wrong(&error))?;
+            let sink = match sender {
+                Some(sender) => sink.sender(sender).map_err(|error| wrong(&error))?,
+                None => sink,
+            };
+            sink.lost_answers(if_lost(*lost_answers)).destination(configured.name.clone())
+        }
         other => return Err(wrong(&format!("this release sends nothing to {other:?}"))),
     };
     let destination = match configured.timeout {
@@ -74,6 +88,13 @@ async fn destination(configured: &Configured) -> Result<Destination, Failure> {
         Some(concurrency) => destination.concurrency(concurrency),
         None => destination,
     })
+}
+
+fn if_lost(answers: LostAnswers) -> IfLost {
+    match answers {
+        LostAnswers::SendAgain => IfLost::SendAgain,
+        LostAnswers::Hold => IfLost::Hold,
+    }
 }
 
 fn over(configured: &Configured, sink: impl Sink) -> Destination {

@@ -9,6 +9,8 @@ mod acts;
 mod inbox;
 pub mod lanes;
 pub mod limits;
+mod look_up;
+pub mod mail;
 mod receive;
 mod relay;
 mod sink;
@@ -20,6 +22,7 @@ pub use inbox::{
     fingerprint,
 };
 pub use lanes::{Delivery, Lanes, Order};
+pub use look_up::{Found, LookUp};
 pub use onefold_core::Message;
 pub use onefold_store::IfLost;
 pub use receive::{Inbound, Receive, Settle};

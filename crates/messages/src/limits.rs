@@ -20,6 +20,8 @@ pub(crate) const STORE_PAUSE_MAX: Duration = Duration::from_secs(10);
 pub const BUDGET_WINDOW: Duration = Duration::from_secs(10);
 /// The longest pause that a destination may ask for: what asks for more is looked at again after it.
 pub const NOT_YET_MAX: Duration = Duration::from_secs(3600);
+/// How long one look-up of an unknown message may take.
+pub const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Tries of a handler that may fail before its message is parked: with the default pauses about two minutes.
 pub const PARK_AFTER: u32 = 10;
 /// How long a handled message is known.
