@@ -38,3 +38,9 @@ pub(crate) const TALLY_MESSAGES_MAX: usize = 10_000;
 pub(crate) const REDRIVEN_POLL: Duration = Duration::from_secs(1);
 /// Entries that are looked at in one page.
 pub(crate) const PAGE: u32 = 100;
+/// How often a webhook is judged anew because others were faster.
+pub(crate) const ADMIT_TRIES: u32 = 5;
+/// Bodies of conflicting webhooks that are kept beside one message: enough to see what differs.
+pub(crate) const EVIDENCE_MAX: u64 = 10;
+/// How long an outgoing message can be looked at after it was delivered, where nobody says otherwise.
+pub const SENT_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);

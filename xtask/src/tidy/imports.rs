@@ -51,7 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("broker-rabbitmq", &["messages", "core"]),
     ("broker-kafka", &["messages", "core"]),
     ("http", &["core", "canon"]),
-    ("gateway", &["engine", "http", "core", "canon"]),
+    ("gateway", &["engine", "messages", "webhooks", "http", "core", "canon"]),
     ("api", &["engine", "messages", "http", "config", "store", "core"]),
     ("config", &["webhooks", "core", "canon"]),
     ("onefold", &["engine", "messages", "store", "store-sqlite", "store-postgres", "core", "canon"]),
