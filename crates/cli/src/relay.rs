@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use onefold_broker_http::HttpSink;
 use onefold_broker_nats::NatsSink;
+use onefold_broker_rabbitmq::{Access, RabbitSink};
 use onefold_broker_smtp::SmtpSink;
 use onefold_config::{Destination as Configured, LostAnswers, Settings, To};
 use onefold_engine::{Engine, Limits};
@@ -74,7 +75,21 @@ async fn destination(configured: &Configured) -> Result<Destination, Failure> {
             };
             sink.lost_answers(if_lost(*lost_answers)).destination(configured.name.clone())
         }
-        other => return Err(wrong(&format!("this release sends nothing to {other:?}"))),
+        To::RabbitMq { url, exchange } => {
+            let sink = Access::new(url).and_then(|access| RabbitSink::new(access, exchange));
+            over(configured, sink.map_err(|error| wrong(&error))?)
+        }
+        #[cfg(feature = "kafka")]
+        To::Kafka { servers } => {
+            let mut client = onefold_broker_kafka::ClientConfig::new();
+            client.set("bootstrap.servers", servers);
+            let sink = onefold_broker_kafka::KafkaSink::new(client).map_err(|error| wrong(&error))?;
+            over(configured, sink)
+        }
+        #[cfg(not(feature = "kafka"))]
+        To::Kafka { .. } => {
+            return Err(wrong(&"this binary was built without Kafka; build it with --features kafka"));
+        }
     };
     let destination = match configured.timeout {
         Some(timeout) => destination.timeout(timeout),

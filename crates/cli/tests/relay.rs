@@ -2,13 +2,17 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use onefold_broker_rabbitmq::{Access, RabbitConsumer, Subscription};
 use onefold_core::{Key, Message, OutboxState};
+use onefold_messages::{Inbound, Receive, Settle};
 use onefold_store::OutboxStore;
 use onefold_store_sqlite::{Options, SqliteStore};
 use onefold_testkit::process::Process;
-use onefold_testkit::{Gate, Reply, SmtpServer, TestDirectory, Upstream, wait};
+use onefold_testkit::{Gate, NatsServer, RabbitServer, Reply, SmtpServer, TestDirectory, Upstream, wait};
 
 struct Shop {
     directory: TestDirectory,
@@ -23,10 +27,14 @@ impl Shop {
     }
 
     async fn put(&self, id: &str, destination: &str, body: &str) {
+        self.put_for(id, destination, "", body).await;
+    }
+
+    async fn put_for(&self, id: &str, destination: &str, address: &str, body: &str) {
         let message = Message {
             id: Key::new(id).unwrap(),
             destination: destination.into(),
-            address: String::new(),
+            address: address.into(),
             ordering_key: None,
             headers: vec![("content-type".into(), "application/json".into())],
             body: body.as_bytes().to_vec(),
@@ -91,6 +99,85 @@ async fn relay_sends_webhooks_and_mail_by_its_settings() {
     assert_eq!(mail.taken()[0].field("Message-ID"), Some("<m-2@example.org>"));
     Process::of(relay.0.id()).terminate();
     assert!(relay.0.wait().unwrap().success());
+}
+
+/// Notes the ids that come.
+#[derive(Clone, Default)]
+struct Noting(Arc<Mutex<Vec<Key>>>);
+
+#[async_trait]
+impl Receive for Noting {
+    async fn receive(&self, inbound: Inbound) -> Settle {
+        self.0.lock().unwrap().extend(inbound.id);
+        Settle::Acknowledge
+    }
+}
+
+#[tokio::test]
+async fn relay_publishes_to_rabbitmq_by_its_settings() {
+    let shop = Shop::open();
+    let Some(server) = RabbitServer::any("RabbitMQ by the command `relay`") else { return };
+    let queue = format!("relay-{}", std::process::id());
+    let noting = Noting::default();
+    let access = Access::new(server.url()).unwrap();
+    let receive: Arc<dyn Receive> = Arc::new(noting.clone());
+    let consumer = RabbitConsumer::new(access, Subscription::new(&queue), receive);
+    let consuming = tokio::spawn(async move { consumer.run(std::future::pending()).await });
+    shop.put_for("m-1", "events", &queue, "{}").await;
+    let url = shop.directory.file("url");
+    std::fs::write(&url, server.url()).unwrap();
+    let relay = shop.relay(&format!(
+        "[[destination]]\nname = \"events\"\nkind = \"rabbitmq\"\nurl = \"file:{}\"\n",
+        url.display()
+    ));
+    // The queue may be made after the first try.
+    shop.delivered("m-1", Duration::from_secs(60)).await;
+    wait::until("it has come", || !noting.0.lock().unwrap().is_empty()).await;
+    assert_eq!(noting.0.lock().unwrap()[0].as_str(), "m-1");
+    drop(relay);
+    consuming.abort();
+}
+
+#[tokio::test]
+async fn relay_publishes_to_nats_by_its_settings() {
+    let shop = Shop::open();
+    let Some(server) = NatsServer::any("NATS by the command `relay`", &shop.directory) else { return };
+    let client = onefold_broker_nats::connect(server.url(), async_nats::ConnectOptions::new()).await.unwrap();
+    let context = async_nats::jetstream::new(client);
+    let name = format!("relay-{}", std::process::id());
+    let config = async_nats::jetstream::stream::Config {
+        name: name.clone(),
+        subjects: vec![format!("{name}.>")],
+        ..Default::default()
+    };
+    let stream = context.create_stream(config).await.unwrap();
+    shop.put_for("m-1", "events", &format!("{name}.orders"), "{}").await;
+    let settings = "[[destination]]\nname = \"events\"\nkind = \"nats\"\n";
+    let relay = shop.relay(&format!("{settings}url = \"{}\"\n", server.url()));
+    shop.delivered("m-1", wait::DEADLINE).await;
+    let stored = stream.get_raw_message(1).await.unwrap();
+    assert_eq!(stored.headers.get("onefold-message-id").map(|id| id.as_str()), Some("m-1"));
+    drop(relay);
+    context.delete_stream(name).await.unwrap();
+}
+
+#[test]
+fn what_cannot_be_sent_to_is_a_mistake_of_the_settings() {
+    let directory = TestDirectory::create();
+    let config = directory.file("relay.toml");
+    for (settings, said) in [
+        ("[upstream]\nurl = \"http://127.0.0.1:1\"\n", "there is no [[destination]] to send to"),
+        ("[[destination]]\nname = \"e\"\nkind = \"rabbitmq\"\nurl = \"amqp://\"\n", "destination \"e\""),
+        ("[[destination]]\nname = \"e\"\nkind = \"smtp\"\nurl = \"smtp://u:p@h\"\n", "destination \"e\""),
+    ] {
+        std::fs::write(&config, settings).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onefold"));
+        command.arg("relay").arg("--config").arg(&config).current_dir(directory.path());
+        let ended = command.output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{settings}: {ended:?}");
+        assert!(String::from_utf8_lossy(&ended.stderr).contains(said), "{settings}: {ended:?}");
+        assert!(!directory.file("onefold.db").exists(), "no store was made");
+    }
 }
 
 #[tokio::test]

@@ -19,7 +19,9 @@ const LIBRARIES: &[&str] = &[
     "messages",
     "webhooks",
     "broker-http",
+    "broker-kafka",
     "broker-nats",
+    "broker-rabbitmq",
     "broker-smtp",
     "http",
     "gateway",
@@ -31,8 +33,18 @@ const LIBRARIES: &[&str] = &[
 ];
 
 /// Benchmarks measure the libraries, over records that the test kit makes in great number.
-const FOR_BENCHMARKS: &[&str] =
-    &["core", "store", "store-sqlite", "store-postgres", "engine", "messages", "broker-nats", "testkit"];
+const FOR_BENCHMARKS: &[&str] = &[
+    "core",
+    "store",
+    "store-sqlite",
+    "store-postgres",
+    "engine",
+    "messages",
+    "broker-nats",
+    "onefold",
+    "sqlx",
+    "testkit",
+];
 
 /// Each package, without its prefix, and what it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
