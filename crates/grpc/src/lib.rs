@@ -57,6 +57,8 @@ mod codes;
 mod kept;
 mod meaning;
 mod perform;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod protection;
 mod whose;
 

@@ -149,7 +149,10 @@ impl<S: AtomicStore + StepStore> Protection<S> {
 }
 
 /// The library's word for what the work said.
-fn kept<R: Message>(said: Result<Verdict<R>, BoxError>, speaks: Speaks) -> Result<Verdict<Kept>, BoxError> {
+pub(crate) fn kept<R: Message>(
+    said: Result<Verdict<R>, BoxError>,
+    speaks: Speaks,
+) -> Result<Verdict<Kept>, BoxError> {
     match said {
         Ok(Verdict::Succeeded { resource, value }) => {
             Ok(Verdict::Succeeded { resource, value: Kept::message(&value) })
@@ -161,7 +164,7 @@ fn kept<R: Message>(said: Result<Verdict<R>, BoxError>, speaks: Speaks) -> Resul
     }
 }
 
-fn answered<R: Message + Default>(
+pub(crate) fn answered<R: Message + Default>(
     done: Result<onefold::Done<Kept>, onefold::CallError>,
 ) -> Result<Response<R>, Status> {
     match done {

@@ -166,14 +166,14 @@ async fn connection_that_takes_no_writes_at_the_end_is_not_the_next_ones() {
     let what = "connections that became read-only on PostgreSQL";
     let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
     let store = open_with(&database.url(), one_connection()).await.expect("the store opens");
-    let (told, mut pids) = tokio::sync::mpsc::unbounded_channel();
+    let (told, mut pids) = tokio::sync::mpsc::channel(3);
     for (key, read_only) in [("first", "on"), ("second", "off"), ("third", "off")] {
         let told = told.clone();
         let mut work = PostgresWork::new(move |tx| {
             let told = told.clone();
             Box::pin(async move {
                 let pid = tx.query_opt("SELECT pg_backend_pid()", &[]).await.expect("it answers");
-                told.send(pid.expect("a row").get::<_, i32>(0)).expect("it is heard");
+                told.try_send(pid.expect("a row").get::<_, i32>(0)).expect("it is heard");
                 let set = format!("SET LOCAL transaction_read_only = {read_only}");
                 let _ = tx.execute(&set, &[]).await;
                 done()

@@ -1,0 +1,82 @@
+//! Atomic mode of a method over a PostgreSQL database (feature `postgres`). The other modes are the same on every store.
+//!
+//! ```no_run
+//! # #[derive(Clone, PartialEq, prost::Message)]
+//! # struct Checkout { #[prost(string, tag = "1")] sku: String }
+//! # #[derive(Clone, PartialEq, prost::Message)]
+//! # struct Order { #[prost(int64, tag = "1")] number: i64 }
+//! use onefold::postgres::{PostgresStore, PostgresTx};
+//! use onefold::Verdict;
+//! use onefold_grpc::Protection;
+//! use tonic::{Request, Response, Status};
+//!
+//! # async fn place(place: &Protection<PostgresStore>, request: Request<Checkout>) -> Result<Response<Order>, Status> {
+//! let placed = place.atomic(request, async |tx: &mut PostgresTx, checkout: Checkout| {
+//!     let sql = "INSERT INTO orders (sku) VALUES ($1) RETURNING number";
+//!     let number = tx.query_opt(sql, &[&checkout.sku]).await?.ok_or("no row")?.get(0);
+//!     Ok(Verdict::succeeded(Order { number }))
+//! });
+//! placed.await
+//! # }
+//! ```
+
+use std::future::Future;
+
+use onefold::postgres::{PostgresStore, PostgresTx};
+use onefold::{BoxError, Verdict};
+use prost::Message;
+use tonic::{Request, Response, Status};
+
+use crate::meaning::Speaks;
+use crate::perform::{answered, kept};
+use crate::{Admitted, Protection};
+
+/// An async closure over the open transaction and the message, whose future may be sent between threads. Implemented for
+/// all of them: `async |tx: &mut PostgresTx, message: M| { … }`.
+pub trait Work<'a, M, R>: FnOnce(&'a mut PostgresTx, M) -> Self::Running {
+    /// What it does.
+    type Running: Future<Output = Result<Verdict<R>, BoxError>> + Send + 'a;
+}
+
+impl<'a, M, R, F, Running> Work<'a, M, R> for F
+where
+    F: FnOnce(&'a mut PostgresTx, M) -> Running,
+    Running: Future<Output = Result<Verdict<R>, BoxError>> + Send + 'a,
+{
+    type Running = Running;
+}
+
+impl<M> Admitted<M, PostgresStore>
+where
+    M: Clone + Send + 'static,
+{
+    /// As [`Protection::atomic`].
+    pub async fn atomic<R, F>(self, work: F) -> Result<Response<R>, Status>
+    where
+        R: Message + Default,
+        F: for<'a> Work<'a, M, R> + Clone + Send + 'static,
+    {
+        let message = self.message;
+        let done = self.onefold.atomic(self.call, async move |tx: &mut PostgresTx| {
+            kept(work(tx, message).await, Speaks::ForTheOperation)
+        });
+        answered(done.await)
+    }
+}
+
+impl Protection<PostgresStore> {
+    /// Performs the call in one transaction: what the closure writes and the record of its answer are committed together
+    /// or not at all. The closure may run again when the database asks for it, each time as a clone with the message.
+    ///
+    /// An error that is a [`Status`] and refuses for good by the table of [`meanings`](crate::meanings) is remembered;
+    /// any other error undoes everything and frees the key. Cancellation: the call runs on, and the same call made again
+    /// says how it ended.
+    pub async fn atomic<M, R, F>(&self, request: Request<M>, work: F) -> Result<Response<R>, Status>
+    where
+        M: Message + Clone + 'static,
+        R: Message + Default,
+        F: for<'a> Work<'a, M, R> + Clone + Send + 'static,
+    {
+        self.admit(request)?.atomic(work).await
+    }
+}
