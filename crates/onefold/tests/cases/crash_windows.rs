@@ -22,6 +22,8 @@ on_each_store!(
 async fn outcome_unknown(service: &Service) -> CallError {
     wait::some(wait::DEADLINE, "the outcome is unknown", async || {
         let error = service.ask_again(call("k")).await.unwrap_err();
+        let performed = matches!(error, CallError::OutcomeUnknown { error: Some(_), .. });
+        assert!(!performed, "a second attempt began: {error}");
         matches!(error, CallError::OutcomeUnknown { .. }).then_some(error)
     })
     .await
