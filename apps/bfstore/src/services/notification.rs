@@ -34,9 +34,7 @@ const SENDER: &str = "bfstore <shop@example.org>";
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES)?;
     let onefold = &database.onefold;
-    let (host, port) =
-        settings.peer("smtp")?.rsplit_once(':').ok_or_else(|| anyhow::anyhow!("no port of smtp"))?;
-    let mails = SmtpSink::unencrypted(host).port(port.parse()?).sender(SENDER)?.answer_within(ANSWER_MAX);
+    let mails = SmtpSink::at(settings.peer("smtp")?)?.sender(SENDER)?.answer_within(ANSWER_MAX);
     let archive =
         Archive { http: once_client(|ours| ours)?, url: format!("{}/mails", settings.peer("outside")?) };
     let _relay = onefold.relay(vec![mails.destination("mail").look_up(archive, LOOK_UP_EVERY)]);

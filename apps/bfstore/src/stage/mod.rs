@@ -66,7 +66,7 @@ impl Stage {
         let outside = vec!["outside".into(), "--listen".into(), free.to_string()];
         let (child, [smtp, http]) = stage.part("outside", outside)?.start().await?;
         stage.running.insert("outside".into(), child);
-        stage.urls.insert("smtp".into(), smtp.to_string());
+        stage.urls.insert("smtp".into(), format!("smtp://{smtp}"));
         stage.urls.insert("outside".into(), format!("http://{http}"));
         for name in NAMES {
             let address = stage.start_service(name, free).await?;

@@ -35,7 +35,7 @@ pub struct Played {
     submits: usize,
     kills: usize,
     lost: usize,
-    deliveries: u32,
+    deliveries: usize,
     happened: Happened,
 }
 
@@ -123,7 +123,7 @@ impl Play {
             submits: self.submits,
             kills: self.kills,
             lost: lost.iter().sum(),
-            deliveries: Books::deliveries(self.stage.folder())?.0,
+            deliveries: Books::deliveries(self.stage.folder())?,
             happened,
         };
         self.stage.end().await;
@@ -135,6 +135,6 @@ impl Played {
     /// What was tried: submits, requests at the provider, deliveries of events, answers that lines have lost, services that
     /// were killed.
     pub fn attempts(&self) -> [usize; 5] {
-        [self.submits, self.happened.capture_requests, self.deliveries as usize, self.lost, self.kills]
+        [self.submits, self.happened.capture_requests, self.deliveries, self.lost, self.kills]
     }
 }
