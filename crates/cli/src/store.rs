@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onefold_config::{Settings, StoreSettings, StoreUrl};
 use onefold_engine::{Engine, Limits};
-use onefold_messages::Messages;
+use onefold_messages::{MessageStore, Messages};
 use onefold_store::{OperationStore, OutboxStore};
 use onefold_store_postgres::{Address, PostgresStore};
 use onefold_store_sqlite::{FileUse, OpenError, SqliteStore};
@@ -108,12 +108,17 @@ impl Store {
         }
     }
 
+    /// With both boxes.
+    pub(crate) fn message_store(&self) -> Arc<dyn MessageStore> {
+        match self {
+            Store::Sqlite(store) => store.clone(),
+            Store::Postgres(store) => store.clone(),
+        }
+    }
+
     /// As people see its messages.
     pub(crate) fn messages(&self) -> Messages {
-        match self {
-            Store::Sqlite(store) => Messages::new(store.clone()),
-            Store::Postgres(store) => Messages::new(store.clone()),
-        }
+        Messages::new(self.message_store())
     }
 }
 

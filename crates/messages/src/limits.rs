@@ -36,3 +36,5 @@ pub(crate) const TALLY_MESSAGES_MAX: usize = 10_000;
 pub(crate) const REDRIVEN_POLL: Duration = Duration::from_secs(1);
 /// Entries that are looked at in one page.
 pub(crate) const PAGE: u32 = 100;
+/// How long a message that was sent can be looked up, and a second one under its id is recognised.
+pub const SENT_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
