@@ -8,6 +8,7 @@ use onefold_broker_rabbitmq::{Access, RabbitSink};
 use onefold_broker_smtp::SmtpSink;
 use onefold_config::{Destination as Configured, LostAnswers, Settings, To};
 use onefold_engine::{Engine, Limits};
+use onefold_messages::limits::SENT_KEPT;
 use onefold_messages::{Destination, IfLost, Relay, Sink};
 
 use crate::args::Common;
@@ -36,7 +37,10 @@ pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
     let store = Place::of(common)?.open().await?;
     let outbox = store.outbox();
     let mut end = EndSignals::take()?;
-    let keeper = Engine::new(store.operations(), "relay", Limits::default()).keep(settings.store.sweep_every);
+    let engine = Engine::new(store.operations(), "relay", Limits::default());
+    let sweep_every = settings.store.sweep_every;
+    let keepers =
+        [engine.keep(sweep_every), engine.keep_messages(store.message_store(), sweep_every, SENT_KEPT)];
     let relay = Relay::start(&outbox, destinations);
     let names: Vec<&str> = settings.destinations.iter().map(|one| one.name.as_str()).collect();
     print(format!("relaying to {}", names.join(", ")))?;
@@ -44,7 +48,7 @@ pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
     end.wait().await;
     tracing::info!("stopping: what is on its way may arrive within the grace");
     let left = relay.stop(settings.server.shutdown_grace).await;
-    drop(keeper);
+    drop(keepers);
     match left {
         0 => Ok(ExitCode::SUCCESS),
         left => Err(Failure::failed(format!(
