@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use onefold_e2e::webhooks::{
-    HANDLER, all_delivered, event, inbox, incoming, outgoing, setup, stripe, stripe_gateway,
+    HANDLER, all_delivered, event, inbox, incoming, odd_characters_are_carried, outgoing, setup, stripe,
+    stripe_gateway,
 };
 use onefold_e2e::{assert_problem, parallel};
 use onefold_testkit::{Answer, Gate, Gateway, Reply, ReservedAddress, Seen, Upstream, wait};
@@ -380,4 +381,11 @@ async fn a_gateway_that_is_told_to_stop_waits_for_the_handler_and_notes_its_answ
     gateway.restart().await;
     all_delivered(&gateway, 1).await;
     assert_eq!(upstream.count(HANDLER), 1);
+}
+
+#[tokio::test]
+async fn ids_and_entities_of_odd_characters_are_carried() {
+    let upstream = Upstream::start().await;
+    let gateway = stripe_gateway(&upstream, "", ORDERED).await;
+    odd_characters_are_carried(&gateway, &upstream).await;
 }

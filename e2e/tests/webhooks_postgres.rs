@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use onefold_e2e::webhooks::{HANDLER, all_delivered, event, inbox, incoming, setup, stripe};
+use onefold_e2e::webhooks::{
+    HANDLER, all_delivered, event, inbox, incoming, odd_characters_are_carried, setup, stripe,
+};
 use onefold_e2e::{assert_problem, parallel};
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::{Gate, Gateway, Reply, Upstream, wait};
@@ -75,4 +77,11 @@ async fn a_gateway_killed_while_the_handler_works_asks_again_under_the_same_key(
     all_delivered(&gateway, 1).await;
     let seen = upstream.seen_at(HANDLER);
     assert_eq!(seen[0].header("idempotency-key"), seen[1].header("idempotency-key"));
+}
+
+#[tokio::test]
+async fn ids_and_entities_of_odd_characters_are_carried() {
+    let upstream = Upstream::start().await;
+    let Some((_database, gateway)) = gateway(&upstream, "", ORDERED).await else { return };
+    odd_characters_are_carried(&gateway, &upstream).await;
 }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use onefold_core::contract::Retention;
 use onefold_core::{
     Delivery, Fingerprint, IdentityKey, InboxEntry, InboxState, Key, Message, MessageIdentity, OperationId,
-    OutboxState, downstream, judge_delivery, to_hex,
+    OutboxState, downstream, judge_delivery, printable, to_hex,
 };
 use onefold_store::{
     Consumed, DeliveryCounts, Failure, Mark, OutboxStore, Redrive, Redriving, StoreError, Versioned,
@@ -268,7 +268,8 @@ impl Inner {
             let identity = identity(&arrival.source, &Key::new(name).expect("digits and dashes are a key"));
             let evidence_id = identity.id(self.store.identity_key());
             let mark = self.mark(evidence_id, 0, identity, &arrival);
-            let reason = format!("it came under the id of another message: {}", arrival.id.as_str());
+            let first = printable(arrival.id.as_str());
+            let reason = format!("it came under the id of another message: {first}");
             self.store.fail(Failure { mark, reason, park_after: Some(1) }).await?;
         }
         Ok(Admitted::Conflict)
