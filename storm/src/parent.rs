@@ -188,7 +188,7 @@ fn message(number: usize, address: &str) -> Message {
         id: Key::new(id).expect("an id is a key"),
         destination: DESTINATION.into(),
         address: address.into(),
-        ordering_key: (number % 4 == 0).then_some(key),
+        ordering_key: number.is_multiple_of(4).then_some(key),
         headers: Vec::new(),
         body,
     }
