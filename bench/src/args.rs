@@ -28,6 +28,9 @@ pub(crate) enum Bench {
     Library(Postgres),
     /// Messages: written with the business, handled once, relayed
     Messages(Messages),
+    /// New operations through a gateway while a million records that expired at once are swept, beside the same without
+    /// a sweep
+    Sweep(Sweep),
     /// Resident memory of the gateway while distinct keys go through it
     Memory(Memory),
     /// All of them
@@ -46,6 +49,9 @@ pub(crate) struct Memory {
 
 #[derive(clap::Args)]
 pub(crate) struct Messages {
+    /// A PostgreSQL server in which a database is made, and dropped again [default: SQLite alone]
+    #[arg(long, env = "ONEFOLD_POSTGRES_URL", value_name = "URL")]
+    pub(crate) server: Option<String>,
     /// A NATS server with JetStream, in which a stream is made and deleted again [default: no relay to NATS]
     #[arg(long, env = "ONEFOLD_NATS_URL", value_name = "URL")]
     pub(crate) nats: Option<String>,
@@ -64,6 +70,16 @@ pub(crate) struct Postgres {
     pub(crate) server: String,
     /// Records that stand in the table before
     #[arg(long, default_value_t = 100_000)]
+    pub(crate) rows: u32,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Sweep {
+    /// A PostgreSQL server in which a database is made, and dropped again
+    #[arg(long, env = "ONEFOLD_POSTGRES_URL", value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// Records that have expired when the measurements begin
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1000..))]
     pub(crate) rows: u32,
 }
 

@@ -24,6 +24,7 @@ use crate::args::{Postgres, Settings};
 use crate::figure::{Figure, Goal};
 use crate::keys::KeyMaker;
 use crate::library_calls::{Order, Orders, Sample, TABLE, measure, perform, perform_again, placed};
+use crate::library_sqlx;
 use crate::postgres::{DATABASE, checkpoint, connect, fresh, log_since, sql};
 use crate::report::Report;
 
@@ -41,6 +42,8 @@ const HEADER: [&str; 9] = [
 /// Tasks at which the goals are set.
 const GOAL_TASKS: [u32; 2] = [16, 64];
 const RATIO_MIN: f64 = 0.85;
+/// Through sqlx, which cannot pipeline.
+const RATIO_MIN_SQLX: f64 = 0.65;
 const P99_MAX: f64 = 1.5;
 const LOG_BYTES_MAX: f64 = 1150.0;
 /// Keys that replays choose from.
@@ -61,12 +64,20 @@ pub(crate) fn run(settings: &Settings, postgres: &Postgres) -> Result<Report> {
     report.about("an order is one inserted row; in atomic mode with a fingerprint and a result of 500 bytes");
     let mut on_postgres: Vec<_> =
         settings.connections.iter().map(|tasks| Measured::new("postgres", *tasks)).collect();
+    let mut over_sqlx: Vec<_> =
+        settings.connections.iter().map(|tasks| Measured::new("postgres over sqlx", *tasks)).collect();
     let mut on_sqlite: Vec<_> =
         settings.connections.iter().map(|tasks| Measured::new("sqlite", *tasks)).collect();
     for repeat in 1..=settings.repeats {
         eprintln!("library: repeat {repeat} of {}", settings.repeats);
         for measured in &mut on_postgres {
             measured.postgres(&runtime, settings, postgres)?;
+        }
+        for measured in &mut over_sqlx {
+            let url = runtime.block_on(fresh(postgres, settings.keys_kind))?;
+            runtime.block_on(sql(&url, TABLE))?;
+            let (plain, claimed) = library_sqlx::pair(&runtime, &url, measured.tasks, settings)?;
+            measured.pair(&plain, &claimed);
         }
         for measured in &mut on_sqlite {
             measured.sqlite(&runtime, settings)?;
@@ -75,7 +86,7 @@ pub(crate) fn run(settings: &Settings, postgres: &Postgres) -> Result<Report> {
     let admin = postgres.server.clone();
     runtime
         .block_on(async { sql(&admin, &format!("DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")).await })?;
-    for measured in on_postgres.iter().chain(&on_sqlite) {
+    for measured in on_postgres.iter().chain(&over_sqlx).chain(&on_sqlite) {
         measured.report(&mut report);
     }
     report.print(settings.output);
@@ -231,13 +242,18 @@ impl Measured {
     }
 
     fn report(&self, report: &mut Report) {
-        let named = |of: &str| format!("{}/{}/{of}", self.store, self.tasks);
+        let store = self.store.replace(' ', "-");
+        let named = |of: &str| format!("{store}/{}/{of}", self.tasks);
         let goal = |goal| (self.store == "postgres" && GOAL_TASKS.contains(&self.tasks)).then_some(goal);
+        let ratio_min = match self.store {
+            "postgres over sqlx" => GOAL_TASKS.contains(&self.tasks).then_some(Goal::AtLeast(RATIO_MIN_SQLX)),
+            _ => goal(Goal::AtLeast(RATIO_MIN)),
+        };
         let ratios: Vec<f64> = self.atomic.iter().zip(&self.plain).map(|(one, other)| one / other).collect();
         let mut figures = vec![
             Figure::of(named("plain/per_s"), &self.plain),
             Figure::of(named("atomic/per_s"), &self.atomic),
-            Figure::of(named("ratio"), &ratios).with(goal(Goal::AtLeast(RATIO_MIN))),
+            Figure::of(named("ratio"), &ratios).with(ratio_min),
             Figure::of(named("p99_ratio"), &self.p99).with(goal(Goal::AtMost(P99_MAX))),
         ];
         let mut cells = vec![self.store.to_owned(), self.tasks.to_string()];
@@ -250,6 +266,10 @@ impl Measured {
             cells.push(figures[4].shown());
         }
         for (of, repeats) in [("replays/per_s", &self.replays), ("hot/rounds_per_s", &self.hot)] {
+            if repeats.is_empty() {
+                cells.push(String::new());
+                continue;
+            }
             let figure = Figure::of(named(of), repeats);
             cells.push(figure.shown());
             figures.push(figure);

@@ -12,6 +12,7 @@ mod histogram;
 mod keys;
 mod library;
 mod library_calls;
+mod library_sqlx;
 mod load;
 mod memory;
 mod messages;
@@ -24,6 +25,7 @@ mod raw_log;
 mod report;
 mod store;
 mod store_pairs;
+mod sweep;
 mod upstream;
 mod wire;
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Bench::Library(library) => library::run(&settings, library).map(|report| vec![report]),
         Bench::Postgres(postgres) => postgres::run(&settings, postgres).map(|report| vec![report]),
         Bench::Messages(messages) => messages::run(&settings, messages).map(|report| vec![report]),
+        Bench::Sweep(sweep) => sweep::run(&settings, sweep).map(|report| vec![report]),
         Bench::Memory(memory) => memory::run(&settings, memory.keys).map(|report| vec![report]),
         Bench::All(memory) => all(&settings, memory.keys),
     };

@@ -13,10 +13,12 @@ use onefold_engine::{AtomicEngine, Limits};
 use onefold_store::{
     AtomicStore, ConsumeStore, Consumed, Ended, IfLost, Mark, OutboxStore, Sent, Settlement, Take,
 };
+use onefold_store_postgres::{Address, PostgresStore, PostgresWork};
 use onefold_store_sqlite::{FileUse, SqliteStore, SqliteWork};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::runtime::Runtime;
+use tokio_postgres::types::Type;
 
 use crate::args::{Messages, Settings};
 use crate::figure::{Figure, Goal};
@@ -24,6 +26,7 @@ use crate::histogram::Histogram;
 use crate::keys::KeyMaker;
 use crate::library_calls::{Order, Orders, Sample, TABLE, measure, perform, placed};
 use crate::messages_relay::{latency, relayed, relayed_to_nats};
+use crate::postgres::{DATABASE, connect, database, sql};
 use crate::report::Report;
 
 const HEADER: [&str; 6] = ["store", "what", "tasks", "without", "with", "ratio"];
@@ -39,6 +42,9 @@ pub(crate) const DESTINATION: &str = "shop";
 /// Messages taken at once where the taking is measured.
 const TAKEN: u32 = 16;
 
+const INSERT: &str = "INSERT INTO orders (id, basket) VALUES ($1, $2)";
+/// The table of a handler without an inbox, so that the two do not meet.
+const HANDLED: &str = "INSERT INTO handled (id, basket) VALUES ($1, $2)";
 const INSERT_SQLITE: &str = "INSERT INTO orders (id, basket) VALUES (?1, ?2)";
 
 /// What both stores do.
@@ -78,7 +84,7 @@ pub(crate) fn run(settings: &Settings, messages: &Messages) -> Result<Report> {
     let plain = Connection::open(dir.path().join("plain.db"))?;
     plain.execute_batch(&format!("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; {TABLE}"))?;
     let plain = Arc::new(Mutex::new(plain));
-    let handled = move |order: Order| {
+    let handled = move |_, order: Order| {
         let connection = plain.clone();
         async move {
             tokio::task::block_in_place(|| {
@@ -96,8 +102,55 @@ pub(crate) fn run(settings: &Settings, messages: &Messages) -> Result<Report> {
         Ok(())
     })?;
     drop(reader);
+    match &messages.server {
+        Some(server) => over_postgres(&runtime, settings, messages, server, &mut report)?,
+        None => report.skip("postgres: no server; name one with --server"),
+    }
     report.print(settings.output);
     Ok(report)
+}
+
+fn over_postgres(
+    runtime: &Runtime,
+    settings: &Settings,
+    messages: &Messages,
+    server: &str,
+    report: &mut Report,
+) -> Result<()> {
+    let url = runtime.block_on(database(server))?;
+    let tasks = settings.connections.iter().max().copied().unwrap_or(1);
+    let options =
+        onefold_store_postgres::Options { connections_max: tasks as usize + 1, ..Default::default() };
+    let store = runtime.block_on(PostgresStore::open(&Address::parse(&url)?, options))?;
+    runtime.block_on(sql(
+        &url,
+        &format!("{TABLE}; CREATE TABLE handled (id text PRIMARY KEY, basket text NOT NULL)"),
+    ))?;
+    let shop = Shop::over("postgres", store, postgres_insert, postgres_insert_and_tell);
+    let mut clients = Vec::new();
+    for _ in 0..tasks {
+        clients.push(runtime.block_on(connect(&url))?);
+    }
+    let clients = Arc::new(clients);
+    let handled = move |task: usize, order: Order| {
+        let clients = clients.clone();
+        async move {
+            let client = &clients[task];
+            client.batch_execute("BEGIN").await?;
+            let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+                [(&order.id, Type::TEXT), (&order.basket, Type::TEXT)];
+            client.execute_typed(HANDLED, &params).await?;
+            Ok(client.batch_execute("COMMIT").await?)
+        }
+    };
+    let reader = runtime.block_on(connect(&url))?;
+    shop.run(runtime, settings, messages, report, handled, || {
+        let pin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM onefold.outbox";
+        Ok(runtime.block_on(reader.batch_execute(pin))?)
+    })?;
+    drop((reader, shop));
+    runtime.block_on(sql(server, &format!("DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")))?;
+    Ok(())
 }
 
 impl<S: MessageStore + 'static> Shop<S> {
@@ -119,7 +172,7 @@ impl<S: MessageStore + 'static> Shop<S> {
         settings: &Settings,
         messages: &Messages,
         report: &mut Report,
-        handled: impl Fn(Order) -> F + Clone + Send + 'static,
+        handled: impl Fn(usize, Order) -> F + Clone + Send + 'static,
         pin: impl FnOnce() -> Result<()>,
     ) -> Result<()>
     where
@@ -132,7 +185,7 @@ impl<S: MessageStore + 'static> Shop<S> {
                 enqueue.add(&bare, &self.performed(runtime, *tasks, settings, self.insert_and_tell)?);
                 runtime.block_on(self.empty())?;
                 let handled = handled.clone();
-                let bare = measure(runtime, *tasks, settings, &self.orders, move |_, order| handled(order))?;
+                let bare = measure(runtime, *tasks, settings, &self.orders, handled)?;
                 inbox.add(&bare, &self.consumed(runtime, *tasks, settings)?);
             }
             let goal = |min| GOAL_TASKS.contains(tasks).then_some(Goal::AtLeast(min));
@@ -338,6 +391,32 @@ fn mark<S: ConsumeStore>(order: &Order, store: &S) -> Result<Mark> {
         retention: Retention::Forever,
         too_old_at: None,
         body: None,
+    })
+}
+
+fn postgres_insert(order: &Order) -> PostgresWork {
+    let order = order.clone();
+    PostgresWork::new(move |tx| {
+        let order = order.clone();
+        Box::pin(async move {
+            match tx.execute(INSERT, &[&order.id, &order.basket]).await {
+                Ok(_) => placed(),
+                Err(_) => Ended::NotDone,
+            }
+        })
+    })
+}
+
+fn postgres_insert_and_tell(order: &Order) -> PostgresWork {
+    let order = order.clone();
+    PostgresWork::new(move |tx| {
+        let order = order.clone();
+        Box::pin(async move {
+            let Ok(message) = message(&order.id) else { return Ended::NotDone };
+            let told = tx.execute(INSERT, &[&order.id, &order.basket]).await.is_ok()
+                && tx.enqueue(&message).await.unwrap_or(false);
+            if told { placed() } else { Ended::NotDone }
+        })
     })
 }
 

@@ -133,11 +133,16 @@ impl Measured {
     }
 }
 
+/// A new, empty database.
+pub(crate) async fn database(server: &str) -> Result<String> {
+    sql(server, &format!("DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")).await?;
+    sql(server, &format!("CREATE DATABASE {DATABASE}")).await?;
+    Ok(format!("{}/{DATABASE}", server.trim_end_matches('/')))
+}
+
 /// A new database with so many records in both tables.
 pub(crate) async fn fresh(postgres: &Postgres, keys: KeysKind) -> Result<String> {
-    sql(&postgres.server, &format!("DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")).await?;
-    sql(&postgres.server, &format!("CREATE DATABASE {DATABASE}")).await?;
-    let url = format!("{}/{DATABASE}", postgres.server.trim_end_matches('/'));
+    let url = database(&postgres.server).await?;
     drop(PostgresStore::open(&Address::parse(&url)?, Options::default()).await?);
     // In the order of time: 48 bits of it in front, as digests of keys that carry one have.
     let id = match keys {

@@ -33,15 +33,26 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts the binary in front of an upstream, with its store in `dir`.
     pub(crate) fn start(onefold: &Path, upstream: SocketAddr, dir: &Path) -> Result<Gateway> {
+        let store = format!("sqlite:{}", dir.join("onefold.db").display());
+        Gateway::start_on(&store, "", onefold, upstream, dir)
+    }
+
+    /// Starts the binary on this store, with further settings; its own files lie in `dir`.
+    pub(crate) fn start_on(
+        store: &str,
+        more: &str,
+        onefold: &Path,
+        upstream: SocketAddr,
+        dir: &Path,
+    ) -> Result<Gateway> {
         let settings = dir.join("onefold.toml");
-        std::fs::write(&settings, SETTINGS)?;
+        std::fs::write(&settings, format!("{more}{SETTINGS}"))?;
         let mut command = Command::new(onefold);
         command
             .args(["serve", "--log", "warn", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
             .arg("--upstream")
             .arg(format!("http://{upstream}"))
-            .arg("--store")
-            .arg(format!("sqlite:{}", dir.join("onefold.db").display()))
+            .args(["--store", store])
             .arg("--config")
             .arg(&settings);
         let mut process = Process::start("onefold", &mut command, dir)?;
@@ -58,9 +69,19 @@ impl Gateway {
         self.process.cpu()
     }
 
+    /// What it said last on standard error.
+    pub(crate) fn said(&self) -> String {
+        self.process.said()
+    }
+
+    /// Fails when it has ended.
+    pub(crate) fn check_running(&mut self) -> Result<()> {
+        self.process.check()
+    }
+
     /// Fails when it has ended or has warned of anything.
     pub(crate) fn check(&mut self) -> Result<()> {
-        self.process.check()?;
+        self.check_running()?;
         let said = self.process.said();
         let warned: Vec<&str> = said.lines().filter(|line| !line.contains(NEW_STORE)).collect();
         anyhow::ensure!(warned.is_empty(), "the gateway warned: {}", warned.join("\n"));

@@ -9,6 +9,7 @@ pub mod kill_clients;
 pub mod order_service;
 pub mod orders;
 pub mod parallel;
+pub mod webhooks;
 
 pub use expect::{assert_fresh, assert_problem, assert_replay};
 pub use orders::{ROUTE, gateway, gateway_on, order, order_of, setup, setup_on, twins};

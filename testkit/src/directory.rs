@@ -40,6 +40,16 @@ impl TestDirectory {
         self.path.join(name)
     }
 
+    /// Lets servers that run as another user reach their folders in it.
+    ///
+    /// # Panics
+    /// When it is no longer there.
+    pub(crate) fn open_to_all(&self) {
+        use std::os::unix::fs::PermissionsExt;
+        let opened = std::fs::set_permissions(&self.path, std::fs::Permissions::from_mode(0o755));
+        opened.expect("the test's directory is the test's");
+    }
+
     fn show_logs(&self) {
         let Ok(entries) = std::fs::read_dir(&self.path) else { return };
         let mut logs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

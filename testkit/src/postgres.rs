@@ -15,7 +15,7 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::directory::TestDirectory;
 use crate::process::Process;
-use crate::servers::{self, User};
+use crate::servers::{self, Certificate, User};
 use crate::skipped::skipped;
 use crate::wait;
 
@@ -84,34 +84,9 @@ impl PostgresServer {
     /// certificate's file; `None` after saying that `what` is skipped.
     #[must_use]
     pub fn start_encrypted(what: &str, directory: &TestDirectory) -> Option<(PostgresServer, PathBuf)> {
-        let Some(openssl) = servers::program("openssl", &[]) else {
-            skipped(what, "no openssl to make a certificate with");
-            return None;
-        };
-        let user = User::unprivileged().map_err(|why| skipped(what, &why)).ok()?;
-        let folder = directory.file("tls");
-        user.make_folder(&folder).expect("a folder for the certificate");
-        let opened = std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755));
-        opened.expect("the test's directory is the test's");
-        let (certificate, key) = (folder.join("server.crt"), folder.join("server.key"));
-        let mut make = Command::new(openssl);
-        make.args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-        ]);
-        make.args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]);
-        make.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
-        make.arg("-keyout").arg(&key).arg("-out").arg(&certificate).current_dir(&folder);
-        user.become_it(&mut make);
-        let made = make.output().expect("openssl runs");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        directory.open_to_all();
+        let made = User::unprivileged().and_then(|user| Certificate::make(&directory.file("tls"), user));
+        let Certificate { certificate, key } = made.map_err(|why| skipped(what, &why)).ok()?;
         let settings = format!(
             "ssl = on\nssl_cert_file = '{}'\nssl_key_file = '{}'\n",
             certificate.display(),

@@ -4,6 +4,7 @@
 //! that have the same parent (the runner). A guardian outside ends it and removes its files when that parent has ended,
 //! however it ended. A server of one's *own* ends with the value.
 
+mod certificate;
 mod guardian;
 mod user;
 
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub(crate) use certificate::Certificate;
 pub(crate) use guardian::guard;
 pub(crate) use user::User;
 

@@ -7,11 +7,16 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 /// Where tests find the binary `onefold`.
 pub const BIN_VARIABLE: &str = "ONEFOLD_BIN";
+
+/// What the variables that tell a process where to die begin with.
+const CRASH_VARIABLES: &str = "ONEFOLD_CRASH_";
+/// A variable that `onefold` reads.
+const NAMED_BY_EVERY_BINARY: &str = "ONEFOLD_STORE";
 
 /// A cargo profile of which this tool makes the binary.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,7 +107,18 @@ pub fn build_onefold(profile: Profile) -> Result<PathBuf> {
     }
     eprintln!("$ {}", shown(&build));
     let printed = output(&mut build)?;
-    executable(&String::from_utf8_lossy(&printed)).context("the build made no binary `onefold`")
+    let path =
+        executable(&String::from_utf8_lossy(&printed)).context("the build made no binary `onefold`")?;
+    check_names(&std::fs::read(&path)?)?;
+    Ok(path)
+}
+
+/// That a binary has no crash points (`onefold_store::crash`): their feature is for tests alone.
+fn check_names(binary: &[u8]) -> Result<()> {
+    let names = |name: &str| binary.utf8_chunks().any(|chunk| chunk.valid().contains(name));
+    ensure!(names(NAMED_BY_EVERY_BINARY), "the search for names in the binary finds none");
+    ensure!(!names(CRASH_VARIABLES), "the binary has crash points: a feature for tests has got into it");
+    Ok(())
 }
 
 /// The path of `onefold` in cargo's messages, one JSON object a line.
@@ -129,6 +145,13 @@ mod tests {
             r#"{"reason":"build-finished","success":true}"#,
         );
         assert_eq!(executable(messages), Some(PathBuf::from("/t/debug/onefold")));
+    }
+
+    #[test]
+    fn a_binary_with_crash_points_is_refused_and_so_is_one_in_which_nothing_is_found() {
+        assert!(check_names(b"\x00\xffONEFOLD_STORE\xff").is_ok());
+        assert!(check_names(b"ONEFOLD_STORE\xffaONEFOLD_CRASH_AT\xff").is_err());
+        assert!(check_names(b"\xff\xff").is_err());
     }
 
     #[test]

@@ -20,11 +20,15 @@ pub fn formatting() -> Result<()> {
 }
 
 /// No warning from the compiler or clippy, tests and benchmarks included; nor from the library without its features,
-/// which the tests of the workspace switch on.
+/// which the tests of the workspace switch on; nor from the command with Kafka, which they leave out.
 pub fn clippy() -> Result<()> {
     let mut everything = tools::workspace();
     everything.push("--all-targets".to_owned());
-    for what in [everything, vec!["--package".to_owned(), "onefold".to_owned()]] {
+    let mut all = vec![everything, vec!["--package=onefold".to_owned()]];
+    if tools::left_out().is_none() {
+        all.push(vec!["--package=onefold-cli".to_owned(), "--features=kafka".to_owned()]);
+    }
+    for what in all {
         let mut clippy = cargo::cargo(["clippy", "--locked"]);
         cargo::run(clippy.args(what).args(["--", "-D", "warnings"]))?;
     }

@@ -11,6 +11,7 @@ mod bench;
 mod cargo;
 mod check;
 mod ci;
+mod crash;
 mod docs;
 mod kill;
 mod links;
@@ -28,8 +29,9 @@ usage: cargo xtask <verb>
 
   check                formatting, clippy and tidy: the quick look before a commit
   test                 every test of the workspace, the documentation's examples, tidy; then what was skipped and why
-  bench NAME [ARGS…]   one benchmark (gateway, store, postgres, library, messages, memory) on release builds; ARGS go to the benchmark
+  bench NAME [ARGS…]   one benchmark (gateway, store, postgres, library, messages, sweep, memory) on release builds; ARGS go to the benchmark
   kill [--rounds N]    kill and restart the release binary N times (default 200)
+  crash                the library's processes die at every crash point, each time it is passed; both stores
   docs                 build the documentation without a warning; follow every relative link of every page
   tidy                 the rules of this repository that no compiler knows
   audit                licences, sources and bans of all dependencies, by audit.toml
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         },
         ("check", []) => check::run(),
         ("test", []) => test::run(),
+        ("crash", []) => crash::run(),
         ("docs", []) => docs::run(),
         ("tidy", []) => tidy::run(),
         ("audit", []) => audit::run(),

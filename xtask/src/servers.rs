@@ -55,6 +55,13 @@ const SERVERS: &[Server] = &[
         versions: None,
         package: "rabbitmq-server",
     },
+    Server {
+        name: "aiosmtpd",
+        variable: "ONEFOLD_SMTP_PYTHON",
+        program: "aiosmtpd",
+        versions: None,
+        package: "python3-aiosmtpd",
+    },
 ];
 
 /// Where a server comes from.

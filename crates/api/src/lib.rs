@@ -25,15 +25,19 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 #[derive(Clone)]
 struct Admin {
     engine: Engine,
-    messages: Option<Messages>,
+    messages: Messages,
     stopping: Arc<AtomicBool>,
     metrics: Arc<Registry>,
 }
 
-/// The routes of the admin listener. Without `messages` the store keeps none. Once
-/// `stopping` is set the process is not ready any more.
-pub fn router(engine: Engine, messages: Option<Messages>, stopping: Arc<AtomicBool>) -> Router {
-    let mut metrics = Registry::default();
+/// The routes of the admin listener. Once `stopping` is set the process is not ready any more. `metrics` are those of
+/// whatever runs beside the engine.
+pub fn router(
+    engine: Engine,
+    messages: Messages,
+    mut metrics: Registry,
+    stopping: Arc<AtomicBool>,
+) -> Router {
     engine.signals().register(&mut metrics);
     let admin = Admin { engine, messages, stopping, metrics: Arc::new(metrics) };
     Router::new()

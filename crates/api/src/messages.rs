@@ -8,7 +8,7 @@ use axum::response::Response;
 use onefold_core::contract::OnStale;
 use onefold_core::{Key, OperationId, OutboxState, Problem};
 use onefold_http::message_view as view;
-use onefold_messages::{ActOnOutgoing, Acted, Messages, Which};
+use onefold_messages::{ActOnOutgoing, Acted, Which};
 use onefold_store::{InboxQuery, NewPermit, OutboxQuery, Redrive};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ pub(crate) async fn list_outgoing(
         cursor: listing.cursor,
         limit: page_limit(listing.limit)?,
     };
-    let page = admin.messages()?.list_outgoing(query).await?;
+    let page = admin.messages.list_outgoing(query).await?;
     let items: Vec<Value> = page.entries.iter().map(|entry| view::outgoing(entry, page.now)).collect();
     Ok(Json(json!({"items": items, "next_cursor": page.next_cursor})))
 }
@@ -73,7 +73,7 @@ pub(crate) async fn show_outgoing(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let messages = admin.messages()?;
+    let messages = &admin.messages;
     let id = Key::new(id).map_err(|error| invalid(error.to_string()))?;
     let shown = messages.outgoing(&id).await?.ok_or_else(no_message)?;
     Ok(Json(view::outgoing_with_history(&shown.entry, &shown.acts, messages.now().await?)))
@@ -139,7 +139,7 @@ pub(crate) async fn redrive_outgoing(
     headers: HeaderMap,
     body: Result<Json<OutboxRedrive>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let (messages, body) = (admin.messages()?.clone(), read(body)?);
+    let (messages, body) = (admin.messages.clone(), read(body)?);
     let asked = json!(body);
     let act = body.act()?;
     let work = move || async move { Ok(acted(&messages.act_on_outgoing(act).await?)) };
@@ -177,7 +177,7 @@ pub(crate) async fn list_incoming(
         cursor: listing.cursor,
         limit: page_limit(listing.limit)?,
     };
-    let page = admin.messages()?.list_incoming(query).await?;
+    let page = admin.messages.list_incoming(query).await?;
     let items: Vec<Value> = page.entries.iter().map(|entry| view::incoming(entry, page.now)).collect();
     Ok(Json(json!({"items": items, "next_cursor": page.next_cursor})))
 }
@@ -187,7 +187,7 @@ pub(crate) async fn show_incoming(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let messages = admin.messages()?;
+    let messages = &admin.messages;
     let shown = messages.incoming(incoming_id(&id)?).await?.ok_or_else(no_message)?;
     let kept = shown.kept.as_ref().map(|kept| view::Content { headers: &kept.headers, body: &kept.body });
     let now = messages.now().await?;
@@ -209,7 +209,7 @@ pub(crate) async fn redrive_incoming(
     headers: HeaderMap,
     body: Result<Json<InboxRedrive>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let (messages, body) = (admin.messages()?.clone(), read(body)?);
+    let (messages, body) = (admin.messages.clone(), read(body)?);
     let ids = body.ids.iter().map(|id| incoming_id(id)).collect::<Result<Vec<_>, _>>()?;
     let reason = body.reason.clone();
     let work = move || async move { Ok(acted(&messages.unpark(&ids, WHO, &reason).await?)) };
@@ -228,7 +228,7 @@ pub(crate) async fn list_permits(
     listing: Result<Query<PermitListing>, QueryRejection>,
 ) -> Result<Json<Value>, Refusal> {
     let Query(listing) = listing.map_err(|error| invalid(error.body_text()))?;
-    let permits = admin.messages()?.permits(listing.consumer.as_deref()).await?;
+    let permits = admin.messages.permits(listing.consumer.as_deref()).await?;
     let items: Vec<Value> = permits.iter().map(view::permit).collect();
     Ok(Json(json!({"items": items, "next_cursor": null})))
 }
@@ -251,7 +251,7 @@ pub(crate) async fn grant_permit(
     headers: HeaderMap,
     body: Result<Json<PermitBody>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let (messages, body) = (admin.messages()?.clone(), read(body)?);
+    let (messages, body) = (admin.messages.clone(), read(body)?);
     let asked = json!(body);
     let message = body.message.map(Key::new).transpose();
     let permit = NewPermit {
@@ -281,19 +281,12 @@ pub(crate) async fn revoke_permit(
     headers: HeaderMap,
     body: Result<Json<RevokeBody>, JsonRejection>,
 ) -> Result<Response, Refusal> {
-    let (messages, body) = (admin.messages()?.clone(), read(body)?);
+    let (messages, body) = (admin.messages.clone(), read(body)?);
     let number: u32 =
         number.parse().map_err(|_| Refusal::new(Problem::NotFound, "there is no such permit"))?;
     let asked = json!({"number": number, "reason": &body.reason});
     let work = move || async move { Ok(view::permit(&messages.revoke(number, WHO, &body.reason).await?)) };
     Ok(once(&admin.engine, &REVOKE, &headers, &asked, work).await)
-}
-
-impl Admin {
-    fn messages(&self) -> Result<&Messages, Refusal> {
-        let none = || Refusal::new(Problem::NotFound, "this store keeps no messages");
-        self.messages.as_ref().ok_or_else(none)
-    }
 }
 
 fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Refusal> {

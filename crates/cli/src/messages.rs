@@ -93,8 +93,7 @@ pub(crate) async fn permits(common: &Common, command: Permits) -> Result<ExitCod
 }
 
 async fn open(common: &Common) -> Result<Messages, Failure> {
-    let store = Place::of(common)?.open_existing().await?;
-    store.messages().ok_or_else(|| Failure::usage("this store keeps no messages"))
+    Ok(Place::of(common)?.open_existing().await?.messages())
 }
 
 async fn list_outgoing(messages: &Messages, output: Output, wanted: OutboxList) -> Result<ExitCode, Failure> {

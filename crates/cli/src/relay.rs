@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
+use onefold_broker_http::HttpSink;
 use onefold_broker_nats::NatsSink;
-use onefold_config::{Destination as Configured, Settings, To};
+use onefold_broker_rabbitmq::{Access, RabbitSink};
+use onefold_broker_smtp::SmtpSink;
+use onefold_config::{Destination as Configured, LostAnswers, Settings, To};
 use onefold_engine::{Engine, Limits};
-use onefold_messages::{Destination, Relay, Sink};
+use onefold_messages::{Destination, IfLost, Relay, Sink};
 
 use crate::args::Common;
 use crate::end_signals::EndSignals;
@@ -31,7 +34,7 @@ pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
         destinations.push(destination(configured).await?);
     }
     let store = Place::of(common)?.open().await?;
-    let outbox = store.outbox()?;
+    let outbox = store.outbox();
     let mut end = EndSignals::take()?;
     let keeper = Engine::new(store.operations(), "relay", Limits::default()).keep(settings.store.sweep_every);
     let relay = Relay::start(&outbox, destinations);
@@ -60,7 +63,33 @@ async fn destination(configured: &Configured) -> Result<Destination, Failure> {
             let client = onefold_broker_nats::connect(url, options).await.map_err(|error| wrong(&error))?;
             over(configured, NatsSink::new(client))
         }
-        other => return Err(wrong(&format!("this release sends nothing to {other:?}"))),
+        To::Http { url, secrets, lost_answers } => {
+            let sink = HttpSink::new(url, secrets.clone()).map_err(|error| wrong(&error))?;
+            over(configured, sink.lost_answers(if_lost(*lost_answers)))
+        }
+        To::Smtp { url, sender, lost_answers } => {
+            let sink = SmtpSink::at(url).map_err(|error| wrong(&error))?;
+            let sink = match sender {
+                Some(sender) => sink.sender(sender).map_err(|error| wrong(&error))?,
+                None => sink,
+            };
+            sink.lost_answers(if_lost(*lost_answers)).destination(configured.name.clone())
+        }
+        To::RabbitMq { url, exchange } => {
+            let sink = Access::new(url).and_then(|access| RabbitSink::new(access, exchange));
+            over(configured, sink.map_err(|error| wrong(&error))?)
+        }
+        #[cfg(feature = "kafka")]
+        To::Kafka { servers } => {
+            let mut client = onefold_broker_kafka::ClientConfig::new();
+            client.set("bootstrap.servers", servers);
+            let sink = onefold_broker_kafka::KafkaSink::new(client).map_err(|error| wrong(&error))?;
+            over(configured, sink)
+        }
+        #[cfg(not(feature = "kafka"))]
+        To::Kafka { .. } => {
+            return Err(wrong(&"this binary was built without Kafka; build it with --features kafka"));
+        }
     };
     let destination = match configured.timeout {
         Some(timeout) => destination.timeout(timeout),
@@ -74,6 +103,13 @@ async fn destination(configured: &Configured) -> Result<Destination, Failure> {
         Some(concurrency) => destination.concurrency(concurrency),
         None => destination,
     })
+}
+
+fn if_lost(answers: LostAnswers) -> IfLost {
+    match answers {
+        LostAnswers::SendAgain => IfLost::SendAgain,
+        LostAnswers::Hold => IfLost::Hold,
+    }
 }
 
 fn over(configured: &Configured, sink: impl Sink) -> Destination {

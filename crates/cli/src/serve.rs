@@ -1,5 +1,7 @@
 //! `onefold serve`: everything is read, opened and bound before the first request is taken.
 
+mod webhooks;
+
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,8 +13,10 @@ use onefold_config::{ClaimKey, Claims, Flags, Operation, Settings, TlsFiles, Ups
 use onefold_core::Contract;
 use onefold_core::contract::ScopeSource;
 use onefold_engine::{Engine, Limits};
-use onefold_gateway::{Implicit, Matcher, Options, Route};
+use onefold_gateway::{Implicit, Matcher, Options, Route, Webhooks};
 use onefold_http::{TokenKey, TokenRule};
+use onefold_messages::limits;
+use prometheus_client::registry::Registry;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
@@ -29,21 +33,20 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
-    if let Some(inbox) = settings.inbox.first() {
-        let message = format!("[[inbox]] {:?}: this release takes no webhooks; leave it out", inbox.source);
-        return Err(Failure::usage(message));
-    }
     upstream_is_there(&settings).await?;
     let store = Place::of_settings(&settings).open().await?;
-    let limits = Limits {
+    let engine_limits = Limits {
         live_keys_per_scope: Some(settings.limits.live_keys_per_scope),
         waiters_per_key: settings.limits.waiters_per_key,
         waiters: settings.limits.waiters,
         ..Limits::default()
     };
-    let engine = Engine::new(store.operations(), "gateway", limits);
+    let engine = Engine::new(store.operations(), "gateway", engine_limits);
     let admin = bind(settings.server.admin_listen, "admin_listen").await?;
-    let options = options(&settings, serve)?;
+    let webhooks = webhooks::of(&settings, &store)?;
+    let mut metrics = Registry::default();
+    webhooks.iter().for_each(|webhooks| webhooks.intake.signals().register(&mut metrics));
+    let options = options(&settings, serve, webhooks)?;
     let listen = settings.server.listen;
     // Before anybody can know that it listens.
     let mut end = EndSignals::take()?;
@@ -51,10 +54,12 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
         .await
         .map_err(|error| not_bound(listen, "listen", &error))?;
     let keeper = engine.keep(settings.store.sweep_every);
+    let messages_keeper = (!settings.inbox.is_empty())
+        .then(|| engine.keep_messages(store.message_store(), settings.store.sweep_every, limits::SENT_KEPT));
     say_how(&settings, serve);
     let admin_address = admin.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
     let stopping = Arc::new(AtomicBool::new(false));
-    let router = onefold_api::router(engine, store.messages(), stopping.clone());
+    let router = onefold_api::router(engine, store.messages(), metrics, stopping.clone());
     let admin_task = tokio::spawn(async move { axum::serve(admin, router).await });
     let scheme = if settings.server.tls.is_some() { "https" } else { "http" };
     announce(&format!("listening on {scheme}://{}\nadmin on http://{admin_address}\n", gateway.address()))?;
@@ -62,7 +67,7 @@ pub(crate) async fn run(common: &Common, serve: &Serve) -> Result<ExitCode, Fail
     end.wait().await;
     stopping.store(true, Ordering::Relaxed);
     tracing::info!("stopping: what runs may end within the grace");
-    drop(keeper);
+    drop((keeper, messages_keeper));
     let ended = gateway.stop(settings.server.shutdown_grace).await;
     admin_task.abort();
     if ended.operations_cut > 0 {
@@ -118,7 +123,7 @@ async fn upstream_is_there(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
+fn options(settings: &Settings, serve: &Serve, webhooks: Option<Webhooks>) -> Result<Options, Failure> {
     let proxies = settings.server.trusted_proxies.clone();
     let implicit = match settings.operations.is_empty() {
         false => None,
@@ -151,6 +156,7 @@ fn options(settings: &Settings, serve: &Serve) -> Result<Options, Failure> {
         connections_max: connections_max(),
         keep_excerpts: settings.encryption.is_empty(),
         spool_dir: std::env::temp_dir(),
+        webhooks,
     })
 }
 
@@ -267,6 +273,9 @@ fn say_how(settings: &Settings, serve: &Serve) {
             operation = %contract.operation, boundary = %contract.boundary,
             "{} {} is protected", operation.matcher.method, operation.matcher.path,
         );
+    }
+    for inbox in &settings.inbox {
+        tracing::info!(handler = inbox.forward.url, "webhooks are taken in at /inbox/{}", inbox.source);
     }
     let upstream = settings.upstream.as_ref().map(|upstream| upstream.url.to_string());
     tracing::info!(upstream, store = %settings.store.url, "ready");

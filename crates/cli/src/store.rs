@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onefold_config::{Settings, StoreSettings, StoreUrl};
 use onefold_engine::{Engine, Limits};
-use onefold_messages::Messages;
+use onefold_messages::{MessageStore, Messages};
 use onefold_store::{OperationStore, OutboxStore};
 use onefold_store_postgres::{Address, PostgresStore};
 use onefold_store_sqlite::{FileUse, OpenError, SqliteStore};
@@ -101,18 +101,20 @@ impl Store {
     }
 
     /// As a relay sees it.
-    pub(crate) fn outbox(&self) -> Result<Arc<dyn OutboxStore>, Failure> {
-        match self {
-            Store::Sqlite(store) => Ok(store.clone()),
-            Store::Postgres(_) => Err(Failure::usage("this store keeps no messages")),
-        }
+    pub(crate) fn outbox(&self) -> Arc<dyn OutboxStore> {
+        self.message_store()
     }
 
-    /// As people see its messages; none where the store keeps none.
-    pub(crate) fn messages(&self) -> Option<Messages> {
+    /// As people see its messages.
+    pub(crate) fn messages(&self) -> Messages {
+        Messages::new(self.message_store())
+    }
+
+    /// Its inbox and outbox.
+    pub(crate) fn message_store(&self) -> Arc<dyn MessageStore> {
         match self {
-            Store::Sqlite(store) => Some(Messages::new(store.clone())),
-            Store::Postgres(_) => None,
+            Store::Sqlite(store) => store.clone(),
+            Store::Postgres(store) => store.clone(),
         }
     }
 }

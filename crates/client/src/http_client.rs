@@ -148,18 +148,12 @@ impl ClientBuilder {
     /// # Errors
     /// The settings of [`ClientBuilder::http`] cannot be had.
     pub fn build(self) -> Result<Client, ClientError> {
-        let tls = tls().map_err(|error| ClientError::Setup(error.into()))?;
-        let ours = reqwest::Client::builder()
-            .tls_backend_preconfigured(tls)
-            .connect_timeout(CONNECT_MAX)
-            .pool_idle_timeout(IDLE_MAX);
-        let http = match self.http {
+        let http = once_client(|ours| match self.http {
             Some(change) => change(ours),
             None => ours,
-        };
-        let http = http.retry(reqwest::retry::never()).redirect(reqwest::redirect::Policy::none());
+        })?;
         Ok(Client(Arc::new(Inner {
-            http: http.build().map_err(|error| ClientError::Setup(error.into()))?,
+            http,
             profile: self.profile.unwrap_or_else(Profile::onefold),
             policy: self.policy,
             destinations: self.destinations.unwrap_or_else(Destinations::process),
@@ -167,6 +161,23 @@ impl ClientBuilder {
             watch: self.watch,
         })))
     }
+}
+
+/// A client of reqwest that sends each request once: it repeats nothing and follows no redirect, whatever `change` says.
+/// For those who count their attempts themselves.
+///
+/// # Errors
+/// [`ClientError::Setup`]: the settings cannot be had.
+pub fn once_client(
+    change: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Result<reqwest::Client, ClientError> {
+    let tls = tls().map_err(|error| ClientError::Setup(error.into()))?;
+    let ours = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .connect_timeout(CONNECT_MAX)
+        .pool_idle_timeout(IDLE_MAX);
+    let http = change(ours).retry(reqwest::retry::never()).redirect(reqwest::redirect::Policy::none());
+    http.build().map_err(|error| ClientError::Setup(error.into()))
 }
 
 /// ring, and the certificates of the system; where it has none (an image without files), those of Mozilla.

@@ -87,7 +87,7 @@ pub use drive::{NoAnswer, Progress, Transport, Until, Watch, drive};
 pub use reqwest;
 
 #[cfg(feature = "reqwest")]
-pub use http_client::{Client, ClientBuilder, ClientError};
+pub use http_client::{Client, ClientBuilder, ClientError, once_client};
 pub use intentions::{Intention, IntentionError, Intentions};
 pub use key::OperationKey;
 #[cfg(feature = "tower")]
@@ -95,3 +95,4 @@ pub use layer::{OperationBody, OperationLayer, OperationService, Told};
 pub use onefold_core::budget::BudgetSettings;
 pub use policy::{Policy, Repeat};
 pub use profile::{Alphabet, Carrier, DoesNotFit, KeyRule, Means, Profile, ProfileError};
+pub use retry_after::retry_after;

@@ -115,7 +115,7 @@ fn onefold_problem(received: &Received<'_>, json: &Value) -> Option<Problem> {
 
 fn by_problem(problem: Problem) -> Means {
     match problem {
-        Problem::KeyConflict => Means::Conflict,
+        Problem::KeyConflict | Problem::MessageConflict => Means::Conflict,
         // There is a stored answer, and whether this caller may have it cannot be asked now: the same key, later.
         Problem::InProgress | Problem::OwnerAlive | Problem::AuthorizationUnavailable => Means::InProgress,
         Problem::OutcomeUnknown | Problem::AnswerLost | Problem::AnswerLate => Means::Unknown,
@@ -132,7 +132,8 @@ fn by_problem(problem: Problem) -> Means {
         | Problem::AttemptsExhausted
         | Problem::NotUnknown
         | Problem::ReasonMissing
-        | Problem::RequestInvalid => Means::Refused,
+        | Problem::RequestInvalid
+        | Problem::SignatureInvalid => Means::Refused,
     }
 }
 

@@ -7,7 +7,17 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use http::{HeaderMap, HeaderName, header};
 
+use crate::clock;
 use crate::limits::RETRY_AFTER_MAX;
+
+/// The longest wait that an answer asks for in `Retry-After`, at most a day; `None` where it asks for none that can be
+/// read. For those who send requests by other means than this crate's.
+pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    match read(headers, None, clock::since_epoch()) {
+        Asked::Wait(wait) => Some(wait),
+        Asked::Nothing => None,
+    }
+}
 
 /// What an answer asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,11 +51,15 @@ pub enum Problem {
     ReasonMissing,
     /// The request to the operations API is malformed.
     RequestInvalid,
+    /// A webhook was not signed with a secret of its source, or too long ago.
+    SignatureInvalid,
+    /// A webhook's id belongs to another message.
+    MessageConflict,
 }
 
 impl Problem {
     /// Every problem, in the order of the documentation.
-    pub const ALL: [Problem; 23] = [
+    pub const ALL: [Problem; 25] = [
         Problem::KeyMissing,
         Problem::KeyInvalid,
         Problem::KeyAmbiguous,
@@ -79,6 +83,8 @@ impl Problem {
         Problem::OwnerAlive,
         Problem::ReasonMissing,
         Problem::RequestInvalid,
+        Problem::SignatureInvalid,
+        Problem::MessageConflict,
     ];
 
     /// The code, the HTTP status and the title.
@@ -115,6 +121,8 @@ impl Problem {
             Problem::OwnerAlive => ("owner-alive", 409, "The attempt is still alive"),
             Problem::ReasonMissing => ("reason-missing", 400, "A reason is required"),
             Problem::RequestInvalid => ("request-invalid", 400, "The request is not valid"),
+            Problem::SignatureInvalid => ("signature-invalid", 401, "The signature is not good"),
+            Problem::MessageConflict => ("message-conflict", 409, "The id belongs to another message"),
         }
     }
 

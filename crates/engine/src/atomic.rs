@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use crate::begin::{first_attempt, next_attempt, request};
 use crate::enter::Patience;
 use crate::flight::{Flight, Joined, Leader, Stage};
-use crate::limits::{CONTENDED_RUNS_MAX, Limits, POLL_MAX, POLL_MIN, RERUN_PAUSE};
+use crate::limits::{CONTENDED_RUNS_MAX, HELD_POLL_MIN, Limits, POLL_MAX, POLL_MIN, RERUN_PAUSE};
 use crate::{Call, Engine, Entered, Known, Refusal};
 
 /// An engine over a store whose database also holds the rows of the business. Cheap to clone.
@@ -116,6 +116,7 @@ impl<S: AtomicStore> AtomicEngine<S> {
         let mut entry = Entry::New(Box::new(self.engine.claim(call, id)));
         let mut stood: Option<Record> = None;
         let mut reruns = Reruns::default();
+        let mut pause = HELD_POLL_MIN;
         loop {
             let asked = Instant::now();
             let ended = self.store.atomically(entry.clone(), work).await;
@@ -151,6 +152,13 @@ impl<S: AtomicStore> AtomicEngine<S> {
                     if !reruns.pause().await {
                         return leader.heard(Err(self.engine.unavailable(why)));
                     }
+                }
+                // Waited for without a connection, and only as long as this caller waits.
+                Atomically::Busy => {
+                    if !patience.wait(&self.engine, leader.flight(), sleep(pause)).await {
+                        return Ok(Performed::Known(self.engine.busy(call, id)));
+                    }
+                    pause = (pause * 2).min(POLL_MAX);
                 }
                 Atomically::KeyTooOld { now } => {
                     if let Some(known) = self.engine.known(call, id, None, now) {
@@ -299,7 +307,7 @@ impl Engine {
         true
     }
 
-    /// A work under this key runs here, and nobody waits for it any longer.
+    /// A work under this key runs, here or in another process, and nobody waits for it any longer.
     fn busy(&self, call: &Call, id: OperationId) -> Known {
         let decision = Decision::Busy { retry_after: retry::RETRY_AFTER_MIN };
         let known = Known { id, decision, record: None, now: StoreTime::default() };

@@ -1,17 +1,19 @@
-//! The loop beside the requests: writes counters, marks lost outcomes, reads gauges, sweeps what has expired.
+//! The loops beside the requests: one writes counters, marks lost outcomes and reads gauges, one sweeps what has expired.
 //!
-//! Nothing depends on it for being right: expiry and leases are judged whenever a record is read. It only keeps
-//! lists, gauges and the size of the store close to the truth.
+//! Nothing depends on them for being right: expiry and leases are judged whenever a record is read. They only keep
+//! lists, gauges and the size of the store close to the truth. A sweep takes as long as it takes, since it rests after each
+//! step for several times as long as the step took: what expires at once does not disturb the requests, and nothing
+//! else waits for its end.
 
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::Engine;
-use crate::limits::{KEEPER_TICK, SWEEP_LIMIT};
+use crate::limits::{KEEPER_TICK, SWEEP_LIMIT, SWEEP_REST, SWEEP_REST_MAX};
 
-/// The running loop; it ends when this is dropped.
+/// The running loops; they end when this is dropped.
 pub struct Keeper(pub(crate) JoinHandle<()>);
 
 impl Drop for Keeper {
@@ -21,16 +23,19 @@ impl Drop for Keeper {
 }
 
 impl Engine {
-    /// Starts the loop. Expired records are swept every `sweep_every`.
+    /// Starts the loops. `sweep_every` is the pause between two sweeps of what has expired.
     pub fn keep(&self, sweep_every: Duration) -> Keeper {
         let engine = self.clone();
         Keeper(tokio::spawn(async move { engine.run_keeper(sweep_every).await }))
     }
 
     async fn run_keeper(&self, sweep_every: Duration) {
+        tokio::join!(self.run_ticks(), self.run_sweeper(sweep_every));
+    }
+
+    async fn run_ticks(&self) {
         let mut ticks = interval(KEEPER_TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut sweep_at = Instant::now() + sweep_every;
         loop {
             ticks.tick().await;
             self.flush_counters().await;
@@ -38,10 +43,13 @@ impl Engine {
             if let Ok(survey) = self.0.store.survey().await {
                 self.0.signals.surveyed(&survey);
             }
-            if sweep_at <= Instant::now() {
-                self.sweep().await;
-                sweep_at = Instant::now() + sweep_every;
-            }
+        }
+    }
+
+    async fn run_sweeper(&self, sweep_every: Duration) {
+        loop {
+            sleep(sweep_every).await;
+            self.sweep().await;
         }
     }
 
@@ -73,6 +81,7 @@ impl Engine {
 
     async fn sweep(&self) {
         loop {
+            let begun = Instant::now();
             match self.0.store.sweep(SWEEP_LIMIT).await {
                 Ok(swept) if swept.tombstones + swept.deleted == 0 => return,
                 Ok(swept) => tracing::debug!(?swept, "swept"),
@@ -82,6 +91,12 @@ impl Engine {
                     return;
                 }
             }
+            rest_after(begun).await;
         }
     }
+}
+
+/// The rest between two steps of a sweep.
+pub(crate) async fn rest_after(begun: Instant) {
+    sleep((begun.elapsed() * SWEEP_REST).min(SWEEP_REST_MAX)).await;
 }

@@ -1,20 +1,21 @@
-//! The loop beside the messages: reads their gauges, and sweeps marks and sent messages whose time is over.
+//! The loops beside the messages: one reads their gauges, one sweeps marks and sent messages whose time is over.
 //!
-//! Apart from the loop of the records, so that neither can starve the other. Nothing depends on it for being right: a
-//! mark that is due and not yet swept still stands. Each step is a bounded batch in a commit of its own, and others may
-//! write between two of them; several processes may run it.
+//! Apart from the loops of the records, so that none can starve another. Nothing depends on them for being right: a
+//! mark that is due and not yet swept still stands. Each step is a bounded batch in a commit of its own, after which the
+//! sweep rests as that of the records does, and others write meanwhile; several processes may run it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_store::{InboxStore, OutboxStore};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
+use crate::keeper::rest_after;
 use crate::limits::{KEEPER_TICK, SWEEP_LIMIT};
 use crate::{Engine, Keeper};
 
 impl Engine {
-    /// Starts the loop. Every `sweep_every` it forgets marks whose retention is over, and outgoing messages that have
+    /// Starts the loops. Every `sweep_every` they forget marks whose retention is over, and outgoing messages that have
     /// been done for `sent_kept`: until then a second message under one id is recognised, and the message can be looked up.
     /// What fails, waits, is dead or unknown stays. Must be called within a tokio runtime.
     pub fn keep_messages<S>(&self, store: Arc<S>, sweep_every: Duration, sent_kept: Duration) -> Keeper
@@ -23,17 +24,21 @@ impl Engine {
     {
         let engine = self.clone();
         Keeper(tokio::spawn(async move {
-            let mut ticks = interval(KEEPER_TICK);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut sweep_at = Instant::now() + sweep_every;
-            loop {
-                ticks.tick().await;
-                engine.survey_messages(&*store).await;
-                if sweep_at <= Instant::now() {
-                    engine.sweep_messages(&*store, sent_kept).await;
-                    sweep_at = Instant::now() + sweep_every;
+            let survey = async {
+                let mut ticks = interval(KEEPER_TICK);
+                ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                loop {
+                    ticks.tick().await;
+                    engine.survey_messages(&*store).await;
                 }
-            }
+            };
+            let sweep = async {
+                loop {
+                    sleep(sweep_every).await;
+                    engine.sweep_messages(&*store, sent_kept).await;
+                }
+            };
+            tokio::join!(survey, sweep);
         }))
     }
 
@@ -49,6 +54,7 @@ impl Engine {
 
     async fn sweep_messages<S: InboxStore + OutboxStore + ?Sized>(&self, store: &S, sent_kept: Duration) {
         loop {
+            let begun = Instant::now();
             // Sent ones first: a mark stays until the messages that it has brought about are done.
             let swept = match store.sweep_outbox(sent_kept, SWEEP_LIMIT).await {
                 Ok(sent) => store.sweep_inbox(SWEEP_LIMIT).await.map(|marks| (sent, marks)),
@@ -63,6 +69,7 @@ impl Engine {
                     return;
                 }
             }
+            rest_after(begun).await;
         }
     }
 }

@@ -65,18 +65,24 @@ impl Head {
         Ok(request)
     }
 
-    fn forwarded_headers(&self, gateway: &Gateway, caller: Caller) -> HeaderMap {
+    /// What the caller may say to whoever is behind the gateway.
+    pub(crate) fn believed_headers(&self, gateway: &Gateway, caller: Caller) -> HeaderMap {
         let mut headers = strip_hop_by_hop_except(&self.headers, |name| gateway.end_to_end.contains(name));
         headers.remove(header::EXPECT);
-        if takes_trailers(&self.headers) {
-            headers.insert(header::TE, HeaderValue::from_static("trailers"));
-        }
         if !caller.trusted {
             let tenant = |name: &HeaderName| gateway.tenant_headers().any(|header| looks_like(name, header));
             let forged = |name: &HeaderName| FORWARDED.contains(name) || tenant(name);
             for name in headers.keys().filter(|name| forged(name)).cloned().collect::<Vec<_>>() {
                 headers.remove(name);
             }
+        }
+        headers
+    }
+
+    fn forwarded_headers(&self, gateway: &Gateway, caller: Caller) -> HeaderMap {
+        let mut headers = self.believed_headers(gateway, caller);
+        if takes_trailers(&self.headers) {
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
         }
         // RFC 9113, section 8.2.3: HTTP/2 may split the cookies, HTTP/1.1 has one line.
         join(&mut headers, &header::COOKIE, b"; ", None);

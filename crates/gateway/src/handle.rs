@@ -9,7 +9,7 @@ use onefold_core::path::normal_path;
 use crate::body::AnyBody;
 use crate::forward::Caller;
 use crate::options::{Named, Route};
-use crate::{Shared, pass, protect, published};
+use crate::{Shared, pass, protect, published, webhook};
 
 /// Answers one request.
 pub(crate) async fn handle(gateway: Shared, request: Request<Incoming>, caller: Caller) -> Response<AnyBody> {
@@ -18,6 +18,11 @@ pub(crate) async fn handle(gateway: Shared, request: Request<Incoming>, caller: 
         && let Some(own) = published::own_page(&gateway, &request, &path, caller).await
     {
         return own;
+    }
+    if *request.method() == Method::POST
+        && let Some((webhooks, source)) = webhook::source(&gateway, &path)
+    {
+        return webhook::take_in(&gateway, webhooks, source, request, caller).await;
     }
     match route(&gateway, &request, &path) {
         Some((route, named)) => protect::protect(gateway, route, named, path, request, caller).await,

@@ -24,8 +24,9 @@ mod request_body;
 mod scope;
 mod server;
 mod upstream;
+mod webhook;
 
-pub use options::{Implicit, Matcher, Named, Options, Route};
+pub use options::{Implicit, Matcher, Named, Options, Reply, Route, WebhookSource, Webhooks};
 pub use server::{Ended, Running, start};
 
 use std::collections::HashSet;
@@ -44,6 +45,8 @@ pub(crate) struct Gateway {
     pub(crate) upstream: upstream::Upstream,
     /// The way to whoever is asked about operations and callers.
     pub(crate) services: look_up::Services,
+    /// Who waits for what handlers of webhooks answer.
+    pub(crate) listeners: Arc<webhook::Listeners>,
     /// The operations that run, apart from the requests that asked for them.
     pub(crate) operations: TaskTracker,
     pub(crate) warned_of_expiring_tokens: std::sync::Once,

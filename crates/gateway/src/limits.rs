@@ -39,3 +39,22 @@ pub(crate) const EXCERPT_CHARS_MAX: usize = 200;
 pub(crate) const BACKLOG: u32 = 4096;
 /// How often it is said that every place for a connection is taken.
 pub(crate) const FULL_SAID_EVERY: Duration = Duration::from_secs(60);
+/// The longest webhook: what the largest sender known here (GitHub) sends at most. It is read into memory, since its
+/// signature is over all of it.
+pub(crate) const WEBHOOK_BYTES_MAX: u64 = 25 << 20;
+/// The longest answer of a webhook's handler that its sender gets; a longer one is told without its body.
+pub(crate) const HANDLER_ANSWER_BYTES_MAX: usize = 64 << 10;
+/// How much longer than a handler may take its answer is waited for on the sender's side.
+pub(crate) const HANDLER_SLACK: Duration = Duration::from_secs(2);
+/// Between two looks into the outbox of a sender who waits for a handler's answer: another gateway may have had it.
+pub(crate) const HANDLER_LOOK_EVERY: Duration = Duration::from_millis(250);
+/// First and longest pause between failed tries of a handler: ten of them take about four minutes.
+pub(crate) const HANDLER_PAUSE_FIRST: Duration = Duration::from_secs(1);
+pub(crate) const HANDLER_PAUSE_MAX: Duration = Duration::from_secs(600);
+/// The same where the sender is told of each failure and delivers again by itself.
+pub(crate) const HANDLER_PAUSE_MAX_FORWARDED: Duration = Duration::from_secs(30);
+/// Shortest and longest pause while a handler cannot be reached: nobody was asked, so nothing grows.
+pub(crate) const HANDLER_AWAY_MIN: Duration = Duration::from_secs(1);
+pub(crate) const HANDLER_AWAY_MAX: Duration = Duration::from_secs(5);
+/// At the end of a gateway, the least time for what handlers have accepted to be noted.
+pub(crate) const FORWARDING_GRACE_MIN: Duration = Duration::from_millis(500);

@@ -1,6 +1,6 @@
-//! The way to the services that the gateway asks beside its upstream: GET, once answered, no redirect followed.
+//! The way to the services that the gateway asks beside its upstream; no redirect is followed.
 //!
-//! What such a service says is only heard, so a request that a connection did not take is sent again.
+//! A request that a connection did not take was not seen by anybody, so it is sent again.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
+use crate::body::AnyBody;
 use crate::limits::{CONNECT_MAX, UNWRITTEN_TRIES};
 use crate::upstream::{HttpClient, NoAnswer, client, no_answer, no_body};
 
@@ -29,24 +30,29 @@ impl Services {
         headers: HeaderMap,
         within: Duration,
     ) -> Result<Response<Incoming>, String> {
-        let asked = async {
-            let mut tries = 1;
-            loop {
-                let mut request = Request::new(no_body());
-                *request.method_mut() = Method::GET;
-                *request.uri_mut() = url.clone();
-                *request.headers_mut() = headers.clone();
-                match self.0.request(request).await.map_err(|error| no_answer(&error)) {
-                    Ok(response) => return Ok(response),
-                    Err(NoAnswer::NotTaken(_)) if tries < UNWRITTEN_TRIES => tries += 1,
-                    Err(NoAnswer::NotTaken(why) | NoAnswer::Unreachable(why) | NoAnswer::Lost(why)) => {
-                        return Err(why);
-                    }
-                }
-            }
-        };
+        let asked = self.ask(|| {
+            let mut request = Request::new(no_body());
+            *request.method_mut() = Method::GET;
+            *request.uri_mut() = url.clone();
+            *request.headers_mut() = headers.clone();
+            request
+        });
         let late = |_| format!("there was no answer within {} ms", within.as_millis());
-        timeout(within, asked).await.map_err(late)?
+        timeout(within, asked).await.map_err(late)?.map_err(NoAnswer::why)
+    }
+
+    /// The head of an answer to a request, which is made anew where a connection did not take it.
+    pub(crate) async fn ask(
+        &self,
+        request: impl Fn() -> Request<AnyBody>,
+    ) -> Result<Response<Incoming>, NoAnswer> {
+        let mut tries = 1;
+        loop {
+            match self.0.request(request()).await.map_err(|error| no_answer(&error)) {
+                Err(NoAnswer::NotTaken(_)) if tries < UNWRITTEN_TRIES => tries += 1,
+                answer => return answer,
+            }
+        }
     }
 }
 

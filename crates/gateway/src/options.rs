@@ -9,8 +9,10 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, Uri};
 use onefold_canon::Pointer;
 use onefold_core::Contract;
-use onefold_core::contract::ScopeSource;
+use onefold_core::contract::{Retention, ScopeSource};
 use onefold_http::TokenRule;
+use onefold_messages::Intake;
+use onefold_webhooks::Source;
 use tokio_rustls::rustls;
 
 /// The named segments of a matched path.
@@ -113,4 +115,43 @@ pub struct Options {
     pub keep_excerpts: bool,
     /// Where large requests are spooled.
     pub spool_dir: PathBuf,
+    /// What is taken in at `/inbox/{source}`.
+    pub webhooks: Option<Webhooks>,
+}
+
+/// The sources of webhooks and where they are kept.
+pub struct Webhooks {
+    /// Takes them in.
+    pub intake: Intake,
+    /// Who sends.
+    pub sources: Arc<[WebhookSource]>,
+}
+
+/// One source of webhooks.
+pub struct WebhookSource {
+    /// What follows `/inbox/` in the path.
+    pub name: String,
+    /// How its deliveries are verified and read.
+    pub verify: Source,
+    /// The pointers that do not count when two deliveries under one id are compared.
+    pub ignore: Vec<Pointer>,
+    /// How long an id is known.
+    pub retention: Retention,
+    /// The handler.
+    pub handler: Uri,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// Failed tries after which a message is a dead letter.
+    pub attempts: u32,
+    /// What the sender gets.
+    pub reply: Reply,
+}
+
+/// What the sender of a webhook gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// 202, once the message is durable.
+    Accepted,
+    /// The handler's answer.
+    Forwarded,
 }

@@ -168,7 +168,7 @@ fn refused(gateway: &Gateway, refusal: &Refusal) -> Response<AnyBody> {
     answer(problem.into_response(&gateway.options.policy_path))
 }
 
-fn read_problem(error: ReadError) -> ProblemDocument {
+pub(crate) fn read_problem(error: ReadError) -> ProblemDocument {
     match error {
         ReadError::TooLarge { .. } => ProblemDocument::new(Problem::RequestTooLarge, error.to_string()),
         ReadError::Cut(_) | ReadError::Silent => {

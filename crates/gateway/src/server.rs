@@ -11,6 +11,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use onefold_engine::{Engine, Reconciling};
+use onefold_messages::Relay;
+use onefold_messages::intake::IntakeKeeper;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -21,10 +23,10 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
 use crate::forward::{self, Caller};
-use crate::limits::{BACKLOG, FULL_SAID_EVERY, HEAD_READ_MAX};
+use crate::limits::{BACKLOG, FORWARDING_GRACE_MIN, FULL_SAID_EVERY, HEAD_READ_MAX};
 use crate::look_up::Services;
 use crate::upstream::Upstream;
-use crate::{Gateway, Options, Shared, handle, reconcile};
+use crate::{Gateway, Options, Shared, Webhooks, handle, reconcile, webhook};
 
 /// A gateway that is running.
 pub struct Running {
@@ -33,6 +35,7 @@ pub struct Running {
     stop: watch::Sender<bool>,
     accepting: JoinHandle<GracefulShutdown>,
     reconciling: Reconciling,
+    forwarding: Option<(Relay, IntakeKeeper)>,
 }
 
 /// How a gateway ended.
@@ -60,6 +63,15 @@ pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
     for label in options.routes.iter().map(|route| &route.label).chain(implicit) {
         engine.signals().start_at_zero(label);
     }
+    let listeners = Arc::default();
+    let forwarding = match &options.webhooks {
+        Some(webhooks) => {
+            let relay = webhook::forward(webhooks, &services, &listeners);
+            warn_of_orphans(webhooks).await;
+            Some((relay, webhook::keep(webhooks)))
+        }
+        None => None,
+    };
     let gateway = Arc::new(Gateway {
         end_to_end: {
             let implicit = options.implicit.as_ref().map(|implicit| &implicit.route.contract);
@@ -71,12 +83,24 @@ pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
         engine,
         upstream,
         services,
+        listeners,
         operations: TaskTracker::new(),
         warned_of_expiring_tokens: std::sync::Once::new(),
     });
     let (stop, stopped) = watch::channel(false);
     let accepting = tokio::spawn(accept(gateway.clone(), listener, stopped));
-    Ok(Running { gateway, address, stop, accepting, reconciling })
+    Ok(Running { gateway, address, stop, accepting, reconciling, forwarding })
+}
+
+/// Messages of a source that is not in the settings any more go nowhere.
+async fn warn_of_orphans(webhooks: &Webhooks) {
+    let sources: Vec<&str> = webhooks.sources.iter().map(|source| source.name.as_str()).collect();
+    for destination in webhooks.intake.orphans(&sources).await {
+        tracing::warn!(
+            destination,
+            "messages wait for a source of webhooks that no [[inbox]] names; they go on when one does"
+        );
+    }
 }
 
 /// With a queue long enough for a flood: who finds it full is heard again only after a second.
@@ -103,6 +127,18 @@ impl Running {
         let operations = self.gateway.operations.wait();
         let in_time =
             timeout_at(until, async { tokio::join!(connections.shutdown(), operations) }).await.is_ok();
+        if let Some((relay, keeper)) = self.forwarding {
+            drop(keeper);
+            // At least a moment, for what was accepted to be noted.
+            let left = until.saturating_duration_since(Instant::now()).max(FORWARDING_GRACE_MIN);
+            let held = relay.stop(left).await;
+            if held > 0 {
+                tracing::warn!(held, "webhooks were being forwarded; they go on again under the same keys");
+            }
+        }
+        if let Some(webhooks) = &self.gateway.options.webhooks {
+            webhooks.intake.flush_counters().await;
+        }
         let operations_cut = if in_time { 0 } else { self.gateway.engine.abandon_running().await };
         self.gateway.engine.flush_counters().await;
         Ended { operations_cut, in_time }

@@ -61,6 +61,15 @@ pub(crate) enum NoAnswer {
     Lost(String),
 }
 
+impl NoAnswer {
+    /// In words.
+    pub(crate) fn why(self) -> String {
+        match self {
+            NoAnswer::Unreachable(why) | NoAnswer::NotTaken(why) | NoAnswer::Lost(why) => why,
+        }
+    }
+}
+
 impl Upstream {
     /// `base` has a scheme (`http`, `https`, or `h2c` for HTTP/2 without TLS) and a host.
     pub(crate) fn new(base: &Uri, timeout: Duration) -> Option<Upstream> {

@@ -69,7 +69,9 @@ pub(crate) fn situation(problem: Problem) -> Option<Situation> {
         | UpstreamUnreachable
         | NotUnknown
         | OwnerAlive
-        | ReasonMissing => return None,
+        | ReasonMissing
+        | SignatureInvalid
+        | MessageConflict => return None,
     };
     Some(Situation { problem, code, waits, why })
 }

@@ -14,7 +14,6 @@ mod consumer;
 mod handle;
 mod handled;
 mod locks;
-mod redrive;
 mod settings;
 mod tally;
 
@@ -27,7 +26,6 @@ use onefold_store::ConsumeStore;
 
 pub use consumer::{Consumer, Rerun};
 pub use handled::{Handled, HandlerError, Handling, Word};
-pub use redrive::{Redriven, redrive_inbox, redrive_outbox};
 pub use settings::{InboxSettings, WithoutId};
 
 /// A message as its handler sees it.

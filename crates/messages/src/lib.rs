@@ -1,14 +1,18 @@
 //! Messages: handled once on their way in, sent under one id on their way out.
 //!
 //! *In.* A consumer's adapter hands every delivery to a [`Receive`] and settles it with the broker as that says, never
-//! before: the effect and its mark are committed then. [`Consumer`] is the one over an inbox. *Out.* A relay takes
+//! before: the effect and its mark are committed then. [`Consumer`] is the one over an inbox; an [`Intake`] takes
+//! webhooks in, whose effect is that they go on. *Out.* A relay takes
 //! messages from the outbox and gives each to the [`Sink`] of its destination. A broker's crate is one or both of these
 //! and knows nothing of stores.
 
 mod acts;
 mod inbox;
+pub mod intake;
 pub mod lanes;
 pub mod limits;
+mod look_up;
+pub mod mail;
 mod receive;
 mod relay;
 mod sink;
@@ -16,10 +20,12 @@ pub mod wire;
 
 pub use acts::{ActError, ActOnOutgoing, Acted, MessageStore, Messages, ShownIncoming, ShownOutgoing, Which};
 pub use inbox::{
-    Consumer, Handled, HandlerError, Handling, Inbox, InboxSettings, Incoming, Redriven, Rerun, WithoutId,
-    Word, fingerprint, redrive_inbox, redrive_outbox,
+    Consumer, Handled, HandlerError, Handling, Inbox, InboxSettings, Incoming, Rerun, WithoutId, Word,
+    fingerprint,
 };
+pub use intake::{Admitted, Arrival, Intake};
 pub use lanes::{Delivery, Lanes, Order};
+pub use look_up::{Found, LookUp};
 pub use onefold_core::Message;
 pub use onefold_store::IfLost;
 pub use receive::{Inbound, Receive, Settle};

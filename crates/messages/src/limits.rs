@@ -20,6 +20,8 @@ pub(crate) const STORE_PAUSE_MAX: Duration = Duration::from_secs(10);
 pub const BUDGET_WINDOW: Duration = Duration::from_secs(10);
 /// The longest pause that a destination may ask for: what asks for more is looked at again after it.
 pub const NOT_YET_MAX: Duration = Duration::from_secs(3600);
+/// How long one look-up of an unknown message may take.
+pub const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Tries of a handler that may fail before its message is parked: with the default pauses about two minutes.
 pub const PARK_AFTER: u32 = 10;
 /// How long a handled message is known.
@@ -36,3 +38,9 @@ pub(crate) const TALLY_MESSAGES_MAX: usize = 10_000;
 pub(crate) const REDRIVEN_POLL: Duration = Duration::from_secs(1);
 /// Entries that are looked at in one page.
 pub(crate) const PAGE: u32 = 100;
+/// How often a webhook is judged anew because others were faster.
+pub(crate) const ADMIT_TRIES: u32 = 5;
+/// Bodies of conflicting webhooks that are kept beside one message: enough to see what differs.
+pub(crate) const EVIDENCE_MAX: u64 = 10;
+/// How long an outgoing message can be looked at after it was delivered, where nobody says otherwise.
+pub const SENT_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -24,6 +24,8 @@ use tokio::time::{Instant, timeout_at};
 
 pub use destination::Destination;
 
+use crate::look_up;
+
 /// A running relay. Dropped, it stops at once: what is on its way is left to its lease.
 #[derive(Debug)]
 pub struct Relay {
@@ -39,6 +41,10 @@ impl Relay {
         let (stopping, stop) = watch::channel(false);
         let (mut loops, held) = (JoinSet::new(), Arc::new(AtomicU64::new(0)));
         for destination in destinations {
+            if let Some((look_up, every)) = destination.look_up.clone() {
+                let name = destination.name.clone();
+                loops.spawn(look_up::run(store.clone(), name, look_up, every, stop.clone()));
+            }
             loops.spawn(run::run(store.clone(), destination, held.clone(), stop.clone()));
         }
         Relay { stopping, loops, held }

@@ -23,20 +23,21 @@
 //!
 //! A [`Consumer`] is a [`Receive`], which the adapters of brokers take: they settle a delivery as it says, and never
 //! before. Whatever a closure of atomic mode may do, a handler may: [`SqliteTx::effect`](crate::SqliteTx::effect),
-//! [`apply_if_newer`](crate::SqliteTx::apply_if_newer), [`enqueue_once`](crate::SqliteTx::enqueue_once).
+//! [`apply_if_newer`](crate::SqliteTx::apply_if_newer), [`enqueue_once`](crate::SqliteTx::enqueue_once). On PostgreSQL (feature
+//! `postgres`) a handler is an async closure over a `PostgresTx`.
 //!
 //! [`InboxSettings`] say how long marks stay, when a message is parked and which build handles. Parked messages are
-//! listed by the store ([`InboxStore::list_inbox`]) and let go on by [`redrive_inbox`]. A *permit*
-//! ([`InboxStore::grant_permit`]) lets another build handle messages again, each once: those that are delivered again,
-//! or, by [`Consumer::rerun`], those whose bodies are kept.
+//! listed and let go on through [`Onefold::messages`]. A *permit*, granted there as well, lets another build handle
+//! messages again, each once: those that are delivered again, or, by [`Consumer::rerun`], those whose bodies are kept.
+//!
+//! On PostgreSQL (feature `postgres`) the handler is an async closure.
 
 use onefold_store::{ConsumeStore, Ended};
 use onefold_store_sqlite::{SqliteStore, SqliteTx, SqliteWork};
 
 pub use onefold_core::{Delivery, InboxEntry, InboxState, MessageIdentity, Permit};
 pub use onefold_messages::{
-    Consumer, Handled, Handling, Inbound, InboxSettings, Incoming, Receive, Redriven, Rerun, Settle,
-    WithoutId, redrive_inbox,
+    Consumer, Handled, Handling, Inbound, InboxSettings, Incoming, Receive, Rerun, Settle, WithoutId,
 };
 pub use onefold_store::{InboxQuery, InboxStore, NewPermit};
 
@@ -46,7 +47,7 @@ use crate::{AtomicStore, Onefold};
 
 /// The inbox of one consumer. Cheap to clone.
 #[derive(Debug)]
-pub struct Inbox<S: ConsumeStore = SqliteStore>(onefold_messages::Inbox<S>);
+pub struct Inbox<S: ConsumeStore = SqliteStore>(pub(crate) onefold_messages::Inbox<S>);
 
 impl<S: ConsumeStore> Clone for Inbox<S> {
     fn clone(&self) -> Self {

@@ -39,6 +39,7 @@
 //!
 //! Inside a closure of atomic mode, [`SqliteTx::effect`] notes what the business would notice if it happened twice, under
 //! a key of its own and for good, and [`SqliteTx::apply_if_newer`] keeps an older event from overwriting a newer one.
+//! Messages that leave with the business are in [`messages`], and the one mail for an effect in [`notify`].
 //!
 //! With the feature `postgres` all of it works over PostgreSQL: see the module `postgres`.
 //!
@@ -52,6 +53,7 @@ mod error;
 pub mod guest;
 pub mod inbox;
 pub mod messages;
+pub mod notify;
 mod operation;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -4,15 +4,19 @@
 //! A closure of atomic mode writes them with [`SqliteTx::enqueue`](crate::SqliteTx::enqueue), or one for each effect with
 //! [`enqueue_once`](crate::SqliteTx::enqueue_once); on PostgreSQL (feature `postgres`) `PostgresTx` has the same two, and
 //! `Onefold::enqueue` writes them in a transaction of the caller's. [`Onefold::relay`] starts what sends them, each to the
-//! [`Sink`] of its destination, always under one id. What was given up, or is unknown, is listed by
-//! [`OutboxStore::list_outbox`] and sent again by [`redrive_outbox`].
+//! [`Sink`] of its destination, always under one id. [`Onefold::messages`] is for what people do: look, send again what
+//! was given up, settle what is unknown.
 
 use std::sync::Arc;
 
 pub use async_trait::async_trait;
 pub use onefold_core::{OutboxEntry, OutboxState};
-pub use onefold_messages::{Destination, IfLost, Message, Redriven, Relay, Sending, Sink, redrive_outbox};
-pub use onefold_store::{OutboxQuery, OutboxStore};
+pub use onefold_messages::{
+    ActError, ActOnOutgoing, Acted, Destination, IfLost, Message, Messages, Relay, Sending, Sink, Which,
+};
+pub use onefold_store::{OutboxQuery, OutboxStore, Redrive};
+
+use onefold_store::InboxStore;
 
 use crate::{AtomicStore, Onefold};
 
@@ -22,5 +26,13 @@ impl<S: AtomicStore + OutboxStore> Onefold<S> {
     pub fn relay(&self, destinations: Vec<Destination>) -> Relay {
         let store: Arc<dyn OutboxStore> = self.store().clone();
         Relay::start(&store, destinations)
+    }
+
+    /// The messages of this database, in and out, for people: what waits, dead letters, permits.
+    pub fn messages(&self) -> Messages
+    where
+        S: InboxStore,
+    {
+        Messages::new(self.store().clone())
     }
 }

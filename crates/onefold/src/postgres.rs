@@ -31,8 +31,10 @@ use serde::de::DeserializeOwned;
 use crate::verdict::{BoxError, Verdict};
 use crate::{AtomicEngine, Call, CallError, Done, Limits, Onefold};
 
+mod inbox;
 mod transaction;
 
+pub use inbox::Handler;
 pub use transaction::{Claim, Claimed};
 
 /// An async closure over the open transaction, whose future may be sent between threads. Implemented for all of them:

@@ -9,6 +9,8 @@ mod atomic;
 mod atomic_postgres;
 #[path = "../examples/inbox.rs"]
 mod inbox;
+#[path = "../examples/notify.rs"]
+mod notify;
 #[path = "../examples/outbox.rs"]
 mod outbox;
 #[path = "../examples/reserved.rs"]
@@ -33,6 +35,11 @@ async fn atomic_example_on_postgresql_runs_any_number_of_times() {
 #[test]
 fn inbox_example_runs() {
     inbox::main().unwrap();
+}
+
+#[test]
+fn notify_example_runs() {
+    notify::main().unwrap();
 }
 
 #[test]

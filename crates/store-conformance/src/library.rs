@@ -78,10 +78,15 @@ impl<S: AtomicStore + StepStore> Library<S> {
         Library { fixture, atomic: store, work, rows }
     }
 
-    /// Enters with this script.
+    /// Enters with this script; waits for whoever holds the key, as the engine would.
     pub async fn enter(&self, entry: Entry, script: &Script) -> Atomically {
         let mut work = (self.work)(script.clone());
-        self.atomic.atomically(entry, &mut work).await.expect("the store works")
+        loop {
+            match self.atomic.atomically(entry.clone(), &mut work).await.expect("the store works") {
+                Atomically::Busy => tokio::task::yield_now().await,
+                ended => return ended,
+            }
+        }
     }
 
     /// Enters as a new operation under this key.

@@ -40,15 +40,19 @@ CREATE TABLE onefold.steps (
 -- whereas an unnamed statement is planned each time. They decide nothing. Operators have exactly the types of pg_catalog's, so
 -- that none of another schema fits better.
 
--- Takes the lock of a key, then looks at what stands in the way: 0 nothing, 1 a record, 2 the key's age, 3 the quota.
+-- Takes the lock of a key, then looks at what stands in the way: 0 nothing, 1 a record, 2 the key's age, 3 the quota,
+-- 4 another transaction that holds the lock: nobody waits for it here, where waiting takes a connection.
 -- blind_until: where the transaction may not see all that was committed before it had the lock, the microseconds when
 -- it had it. `a_now` is a test's time.
 CREATE FUNCTION onefold.atomic_enter(
     a_now bigint, a_id bytea, a_lock bigint, a_bucket bigint, a_live_max bigint, a_key_until bigint,
     OUT now bigint, OUT stands smallint, OUT blind_until bigint
-) LANGUAGE plpgsql VOLATILE SET lock_timeout = '5s' AS $$
+) LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock(a_lock);
+    IF NOT pg_try_advisory_xact_lock(a_lock) THEN
+        stands := 4;
+        RETURN;
+    END IF;
     now := coalesce(a_now, floor(extract(epoch FROM clock_timestamp()) * 1000::numeric)::bigint);
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         blind_until := floor(extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint;

@@ -150,7 +150,8 @@ impl Work for AdvanceWork {
     }
 
     fn bytes(&self) -> usize {
-        self.kept.as_ref().map_or(0, Vec::len)
+        let (kind, id) = self.resource();
+        self.kept.as_ref().map_or(0, Vec::len) + kind.map_or(0, <[u8]>::len) + id.map_or(0, <[u8]>::len)
     }
 
     async fn carry_out(

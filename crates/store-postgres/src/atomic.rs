@@ -2,8 +2,9 @@
 //!
 //! A new operation takes two round trips beside the closure's own: the transaction is begun, the key's lock taken and
 //! the record looked for in one; the finished record is inserted, once, and committed in another (decision 0013). The
-//! lock lets duplicates wait before they have done anything; the judge is the unique digest: the insert of a second
-//! record is an error, and the commit that is under way behind it rolls back. Nobody sees the attempt run.
+//! lock lets no duplicate begin before the other has ended; the judge is the unique digest: the insert of a second
+//! record is an error, and the commit that is under way behind it rolls back. Nobody sees the attempt run, and nobody waits
+//! for it here with a connection in hand: whoever does not get the lock is told [`Atomically::Busy`].
 //!
 //! *After a crash* there is the whole or nothing. When the answer to a commit is lost, the key's lock says when the
 //! server has ended that transaction, and the record says how. A connection that is not known to be out of its
@@ -13,13 +14,15 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use onefold_core::{Kept, OperationId, Resource, State, StoreTime};
 use onefold_store::codec::{encode_kept, kept_length};
 use onefold_store::{Atomically, Ended, Entry, Finish, Read, StoreError};
 use tokio::time::timeout;
+use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
 use crate::error::Failed;
@@ -32,7 +35,7 @@ use crate::{PostgresTx, read};
 pub(crate) mod new;
 mod next;
 
-/// How long an attempt waits for the lock of its key, which another attempt holds in its transaction.
+/// How long the lock of a key is waited for by whoever must know what became of the transaction that held it.
 pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The future of a closure.
@@ -94,6 +97,10 @@ impl Stopped {
         Stopped::Undone(Box::new(ended))
     }
 
+    fn busy() -> Stopped {
+        Stopped::ended(Atomically::Busy)
+    }
+
     pub(crate) fn contended(why: String) -> Stopped {
         Stopped::ended(Atomically::Contended(why))
     }
@@ -120,8 +127,23 @@ pub(crate) fn lock(id: OperationId) -> i64 {
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The statements that begin a transaction and take the lock of a key in it. The lock ends with the transaction; waiting
-/// for it has an end of its own, here and in the function `onefold.atomic_enter`.
+/// The statements that begin a transaction and take the lock of a key in it, if nobody has it; see [`tried`]. The lock ends
+/// with the transaction.
+fn trying(id: OperationId) -> String {
+    format!("BEGIN; SELECT pg_try_advisory_xact_lock({})", lock(id))
+}
+
+/// Sends such statements. False: another transaction has the lock.
+async fn tried(held: &Held, sql: &str) -> Result<bool, Failed> {
+    let answers = held.simple_query(sql).await.map_err(|error| Failed::of(&error))?;
+    let taken = answers.into_iter().find_map(|answer| match answer {
+        SimpleQueryMessage::Row(row) => Some(row.get(0) == Some("t")),
+        _ => None,
+    });
+    Ok(taken.unwrap_or(false))
+}
+
+/// The same, waiting for the lock, which has an end of its own.
 fn beginning(id: OperationId) -> String {
     begin_with("BEGIN", id)
 }
@@ -197,8 +219,9 @@ pub(crate) async fn closure(
     work: &mut PostgresWork,
     store: &PostgresStore,
 ) -> Result<(Held, Finished), Stopped> {
+    let (mut held, most) = (held, store.closure_time_max());
+    held.closure_begins(most);
     let mut tx = PostgresTx::new(held, id, about, now, Makes::of(store));
-    let most = store.closure_time_max();
     let ended = timeout(most, caught(work.0.as_mut(), &mut tx)).await;
     let made_messages = tx.made_messages();
     let (held, failed) = tx.into_parts();
@@ -231,6 +254,12 @@ pub(crate) async fn closure(
         (Ended::Finished { finish, kept, resource }, None) => {
             let seal = || store.sealer().seal(&id, kept_length(&kept), |out| encode_kept(&kept, out));
             let form = (kept != Kept::Nothing).then(seal);
+            let bytes = form.as_ref().map_or(0, Vec::len)
+                + resource.as_ref().map_or(0, |resource| resource.kind.len() + resource.id.len());
+            if let Err(refused) = store.takes(bytes) {
+                held.roll_back().await;
+                return Err(Stopped::Store(refused));
+            }
             Ok((held, Finished { finish, kept, resource, form, made_messages }))
         }
         (Ended::NotDone, _) => {
@@ -249,7 +278,7 @@ async fn caught(closure: &mut Closure, tx: &mut PostgresTx) -> Result<Ended, Str
     let mut future = Box::pin(async move { closure(tx).await });
     poll_fn(move |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
         Ok(poll) => poll.map(Ok),
-        Err(panic) => std::task::Poll::Ready(Err(message(&*panic))),
+        Err(panic) => Poll::Ready(Err(message(&*panic))),
     })
     .await
 }
@@ -270,7 +299,7 @@ async fn fate(
     tracing::debug!(%why, "the answer to a commit was lost; the record is looked for");
     let held = Held::new(store.server().connection().await?);
     let found = bounded(async {
-        held.batch_execute(&beginning(id)).await.map_err(|error| Failed::of(&error))?;
+        held.batch_execute(&beginning(id)).await.map_err(|error| begun(&error))?;
         held.batch_execute("ROLLBACK").await.map_err(|error| Failed::of(&error))
     });
     found.await.map_err(|error| unknown(&why, StoreError::from(error)))?;
@@ -294,6 +323,8 @@ pub(crate) enum Committing {
     Done,
     /// It is undone, and so it ended.
     Undone(Stopped),
+    /// The same, and the connection is of no more use.
+    Broken(Stopped),
     /// A record stands there.
     Exists,
     /// Nobody answered.
@@ -314,16 +345,72 @@ pub(crate) fn committing<A>(
     if written.is_err() && ours && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
         return Committing::Exists;
     }
+    let waited = [SqlState::QUERY_CANCELED, SqlState::LOCK_NOT_AVAILABLE];
+    if written.is_err() && error.code().is_some_and(|code| waited.contains(code)) {
+        // For a transaction that is open and about to make the record.
+        return Committing::Undone(Stopped::busy());
+    }
     match Failed::of(error) {
         Failed::Lost(why) | Failed::Unreachable(why) => Committing::Lost(why),
-        // A constraint that is looked at only now: what the closure wrote cannot be.
-        Failed::Refused(why) if written.is_ok() => {
+        failed if failed.ends_connection() => Committing::Broken(failed.into()),
+        Failed::Refused(why) | Failed::Denied(why) | Failed::Server(why)
+            if written.is_ok() && error.code().is_some_and(is_of_the_work) =>
+        {
+            let why = format!("what the closure wrote cannot be committed: {why}");
             Committing::Undone(Stopped::undone(Atomically::Stopped(why)))
         }
         other => Committing::Undone(other.into()),
     }
 }
 
+/// Whether an error of a commit is about what was written, such as that of a constraint or a trigger that looks only then,
+/// and not about the state of the server (classes of SQLSTATE: resources, objects in use, intervention, system, settings).
+fn is_of_the_work(code: &SqlState) -> bool {
+    !["53", "55", "57", "58", "F0", "XX"].iter().any(|class| code.code().starts_with(class))
+}
+
+/// Sends a statement and the one behind it in one round trip; the second only when the first could be written, or it would
+/// commit what the first should have completed. `None`: it was not sent.
+pub(crate) async fn in_turn<A, E>(
+    first: impl Future<Output = Result<A, E>>,
+    then: impl Future<Output = Result<(), E>>,
+) -> (Result<A, E>, Option<Result<(), E>>) {
+    let mut first = pin!(first);
+    // A statement is written at the first look at its future.
+    match poll_fn(|context| Poll::Ready(first.as_mut().poll(context))).await {
+        Poll::Ready(Err(error)) => (Err(error), None),
+        Poll::Ready(done) => (done, Some(then.await)),
+        Poll::Pending => {
+            let (first, then) = tokio::join!(biased; first, then);
+            (first, Some(then))
+        }
+    }
+}
+
 async fn found(id: OperationId, store: &PostgresStore) -> Result<Read, Stopped> {
     Ok(read::one(id, store.server()).await?.open(store.sealer())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_commit_is_not_sent_behind_a_statement_that_could_not_be_written() {
+        let mut sent = false;
+        let commit = async {
+            sent = true;
+            Ok::<(), &str>(())
+        };
+        let done = in_turn(std::future::ready(Err::<(), _>("too long")), commit).await;
+        assert_eq!((done, sent), ((Err("too long"), None), false));
+    }
+
+    #[tokio::test]
+    async fn a_commit_is_sent_before_the_statement_in_front_of_it_is_answered() {
+        let (answer, answered) = tokio::sync::oneshot::channel::<()>();
+        let statement = async { answered.await.map_err(|_| "no answer") };
+        let commit = async { answer.send(()).map_err(|()| "it is gone") };
+        assert_eq!(in_turn(statement, commit).await, (Ok(()), Some(Ok(()))));
+    }
 }

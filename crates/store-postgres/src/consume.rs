@@ -6,7 +6,7 @@
 
 use async_trait::async_trait;
 use onefold_core::{InboxState, OperationId};
-use onefold_store::{Atomically, ConsumeStore, Consumed, Finish, Mark, StoreError};
+use onefold_store::{Atomically, ConsumeStore, Consumed, Finish, Mark, StoreError, reason_of};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::PostgresWork;
@@ -46,8 +46,8 @@ async fn consume(
         Err(consumed) => return Ok(consumed),
     };
     let (mut held, finished) = closure(held, id, About::Message, standing.now, work, store).await?;
-    let state = match finished.finish {
-        Finish::Succeeded => InboxState::Processed,
+    let (state, reason) = match finished.finish {
+        Finish::Succeeded => (InboxState::Processed, None),
         Finish::Rejected => {
             // Its writes go; the mark is made in a transaction of its own.
             held.roll_back().await;
@@ -56,10 +56,10 @@ async fn consume(
                 held.roll_back().await;
                 return Ok(consumed);
             }
-            InboxState::Rejected
+            (InboxState::Rejected, reason_of(&finished.kept))
         }
     };
-    let to = mark.done(state, &standing.entries);
+    let to = mark.done(state, reason.as_deref(), &standing.entries);
     let now = match mark.commit(held, &to, store).await? {
         Ok(now) => now,
         Err(found) => return Ok(found),
@@ -98,7 +98,7 @@ async fn enter(mark: &MarkWork, store: &PostgresStore) -> Result<Result<Entered,
 
 /// `None`: the lock is another's, and to wait for it in this transaction would be to no avail.
 async fn try_enter(id: OperationId, store: &PostgresStore) -> Result<Option<Entered>, Stopped> {
-    let held = Held::new(store.server().connection().await?);
+    let held = store.server().for_closure().await?;
     let number = lock(id);
     let lock: [(&(dyn ToSql + Sync), Type); 1] = [(&number, Type::INT8)];
     let params: [(&(dyn ToSql + Sync), Type); 2] =
@@ -149,6 +149,7 @@ impl Stopped {
             Atomically::NotDone => Ok(Consumed::NotDone),
             Atomically::Stopped(why) => Ok(Consumed::Stopped(why)),
             Atomically::Contended(why) => Ok(Consumed::Contended(why)),
+            Atomically::Busy => Ok(Consumed::Contended("others hold the message".into())),
             other => Err(StoreError::Refused(format!("a message ends in no such way: {other:?}"))),
         }
     }

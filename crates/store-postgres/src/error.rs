@@ -101,7 +101,9 @@ pub(crate) enum Failed {
 impl Failed {
     /// What an error of a statement means.
     pub(crate) fn of(error: &tokio_postgres::Error) -> Failed {
-        let Some(told) = error.as_db_error() else { return Failed::Lost(words(error)) };
+        let Some(told) = error.as_db_error() else {
+            return if unsent(error) { Failed::Refused(words(error)) } else { Failed::Lost(words(error)) };
+        };
         let why = format!("{} ({})", told.message(), told.code().code());
         match told.code() {
             code if *code == SqlState::T_R_SERIALIZATION_FAILURE
@@ -126,6 +128,13 @@ impl Failed {
     pub(crate) fn ends_connection(&self) -> bool {
         matches!(self, Failed::Lost(_) | Failed::ReadOnly(_))
     }
+}
+
+/// Whether the statement could not be written, as a value that is too long, so that no byte of it was sent. The driver says
+/// so in words alone.
+fn unsent(error: &tokio_postgres::Error) -> bool {
+    let words = error.to_string();
+    words.starts_with("error serializing parameter") || words.starts_with("error encoding message")
 }
 
 impl From<Failed> for StoreError {

@@ -2,28 +2,76 @@
 //!
 //! It goes back to its pool only when it is said that the transaction has ended. Dropped before (a panic, a future that
 //! nobody waits for any longer), it is closed, and the server undoes what was not committed.
+//!
+//! A server does not notice that a connection is gone while it works for it, or waits for a lock. So the statements of a
+//! closure run under a time limit of the server's own, set for the transaction alone, which any pooler passes on: none runs
+//! on for longer than [`AFTER_MAX`] and a quarter of the closure's time when that is over, whatever became of this process.
 
 use std::ops::Deref;
 use std::time::Duration;
 
 use deadpool_postgres::Object;
 use onefold_store::crash;
-use tokio::time::timeout;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::Client;
 
 /// How long a connection may take to end its transaction before it is closed instead.
 const ROLLBACK_MAX: Duration = Duration::from_secs(2);
+/// What a statement is granted beyond the closure's time: the last one, which writes the record, has it for itself.
+const AFTER_MAX: Duration = Duration::from_secs(2);
 
-pub(crate) struct Held(Option<Object>);
+pub(crate) struct Held {
+    connection: Option<Object>,
+    time: Option<ClosureTime>,
+    /// Among the connections that closures may hold at once.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+/// How long the statements of a closure may run.
+struct ClosureTime {
+    most: Duration,
+    ends: Instant,
+    /// The server's limit for each statement.
+    limit: Option<Duration>,
+}
+
+impl ClosureTime {
+    /// The limit that the server needs for a statement which begins now, unless the one that it has will do.
+    fn renewed(&mut self, now: Instant) -> Option<Duration> {
+        let left = self.ends.saturating_duration_since(now) + AFTER_MAX;
+        if self.limit.is_some_and(|limit| limit <= left + self.most / 4) {
+            return None;
+        }
+        self.limit = Some(left);
+        self.limit
+    }
+}
 
 impl Held {
     pub(crate) fn new(connection: Object) -> Held {
-        Held(Some(connection))
+        Held { connection: Some(connection), time: None, _place: None }
+    }
+
+    /// One for a closure, which may hold it long.
+    pub(crate) fn for_closure(connection: Object, place: OwnedSemaphorePermit) -> Held {
+        Held { connection: Some(connection), time: None, _place: Some(place) }
+    }
+
+    /// A closure begins, whose statements end with its time.
+    pub(crate) fn closure_begins(&mut self, most: Duration) {
+        self.time = Some(ClosureTime { most, ends: Instant::now() + most, limit: None });
+    }
+
+    /// What must be sent before the next statement of the closure, if anything.
+    pub(crate) fn limit(&mut self) -> Option<String> {
+        let limit = self.time.as_mut()?.renewed(Instant::now())?;
+        Some(format!("SET LOCAL statement_timeout = {}", limit.as_millis()))
     }
 
     /// The transaction has ended.
     pub(crate) fn give_back(mut self) {
-        drop(self.0.take());
+        drop(self.connection.take());
     }
 
     /// Undoes everything and gives the connection back. Where that fails the connection is closed, which undoes it too.
@@ -41,14 +89,37 @@ impl Deref for Held {
     type Target = Client;
 
     fn deref(&self) -> &Client {
-        self.0.as_ref().expect("it is given back by value")
+        self.connection.as_ref().expect("it is given back by value")
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(connection) = self.0.take() {
+        if let Some(connection) = self.connection.take() {
             drop(Object::take(connection));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_statement_may_end_later_than_a_quarter_and_the_last_ones_own_time_after_the_closure() {
+        let (most, now) = (Duration::from_secs(8), Instant::now());
+        let mut time = ClosureTime { most, ends: now + most, limit: None };
+        let mut limits = Vec::new();
+        for second in 0..=8 {
+            let begins = now + Duration::from_secs(second);
+            limits.extend(time.renewed(begins));
+            let ends = begins + time.limit.expect("the first statement sets one");
+            assert!(ends <= now + most + AFTER_MAX + most / 4, "a statement of second {second}");
+        }
+        assert_eq!(
+            limits,
+            [10, 7, 4].map(Duration::from_secs),
+            "it is set when it must be, and not each time"
+        );
     }
 }

@@ -14,7 +14,7 @@ use onefold_store::{Consumed, Mark, Sealer, StoreError, Versioned};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Within;
-use crate::atomic::{Committing, Stopped, begin_with, begun, bounded, committing};
+use crate::atomic::{Committing, Stopped, begin_with, begun, bounded, committing, in_turn};
 use crate::committed::BEGIN;
 use crate::error::Failed;
 use crate::held::Held;
@@ -78,7 +78,12 @@ impl MarkWork {
     }
 
     /// The end of a message that is done: its mark stays no shorter than those of earlier rounds.
-    pub(crate) fn done<'a>(&'a self, state: InboxState, entries: &'a [InboxEntry]) -> State<'a> {
+    pub(crate) fn done<'a>(
+        &'a self,
+        state: InboxState,
+        reason: Option<&'a str>,
+        entries: &'a [InboxEntry],
+    ) -> State<'a> {
         let earlier = || entries.iter().filter(|entry| entry.round < self.mark.round);
         let for_good = earlier().any(|entry| entry.expires_at.is_none());
         State {
@@ -86,7 +91,7 @@ impl MarkWork {
             failures: self.failures(entries),
             retention: if for_good { &Retention::Forever } else { &self.mark.retention },
             floor: earlier().filter_map(|entry| entry.expires_at).max(),
-            reason: None,
+            reason,
         }
     }
 
@@ -125,7 +130,9 @@ impl MarkWork {
             (&self.form, Type::BYTEA),
         ];
         let asked = bounded(async {
-            Ok(tokio::join!(biased; held.query_typed(PUT, &params), held.batch_execute("COMMIT")))
+            let (written, committed) =
+                in_turn(held.query_typed(PUT, &params), held.batch_execute("COMMIT")).await;
+            Ok((written, committed.unwrap_or(Ok(()))))
         });
         let lost = match asked.await {
             Ok((written, committed)) => match committing("inbox", &written, &committed) {
@@ -144,6 +151,7 @@ impl MarkWork {
                     held.roll_back().await;
                     return Err(stopped);
                 }
+                Committing::Broken(stopped) => return Err(stopped),
                 Committing::Lost(why) => why,
             },
             Err(Failed::Lost(why)) => why,
@@ -248,7 +256,7 @@ async fn accept_once(
         }
     };
     let state = if made.is_some() { InboxState::Processed } else { InboxState::Superseded };
-    let to = mark.done(state, &standing.entries);
+    let to = mark.done(state, None, &standing.entries);
     let now = match mark.commit(held, &to, store).await? {
         Ok(now) => now,
         Err(found) => return Ok(found),

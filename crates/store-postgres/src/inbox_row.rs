@@ -43,10 +43,19 @@ pub(crate) const NOT_DONE: &str = entries!(
 );
 pub(crate) const KEPT: &str =
     "SELECT kept FROM onefold.inbox WHERE id = $1 AND round = $2 AND kept IS NOT NULL";
+/// A row for each state, or one without; the last column: since when a mark waits for the sweeper. One whose messages are
+/// not done is not due.
 pub(crate) const SURVEY: &str = concat!(
-    "SELECT c.now, i.state, count(*), min(i.ended_at) FROM onefold.inbox i CROSS JOIN (",
+    "SELECT c.now, s.state, s.counted, s.since, (
+        SELECT i.expires_at FROM onefold.inbox i WHERE i.expires_at <= c.now
+            AND NOT EXISTS (SELECT FROM onefold.outbox_open o WHERE o.cause = i.id)
+        ORDER BY i.expires_at LIMIT 1
+    ) FROM (",
     clock!(),
-    ") c WHERE i.state IN (0, 4) GROUP BY c.now, i.state"
+    ") c LEFT JOIN (
+        SELECT i.state, count(*) AS counted, min(i.ended_at) AS since FROM onefold.inbox i WHERE i.state IN (0, 4)
+        GROUP BY i.state
+    ) s ON true"
 );
 
 /// The stored number of a state.
@@ -186,8 +195,13 @@ pub(crate) async fn survey(server: &Server) -> Result<InboxSurvey, StoreError> {
     let rows = server.ask(SURVEY, &[(&server.now(), Type::INT8)], IfLost::AskAgain).await?;
     let mut survey = InboxSurvey::default();
     for row in &rows {
-        let (now, counted, since) = (StoreTime(get(row, 0)?), count(get(row, 2)?), StoreTime(get(row, 3)?));
-        if state_of(get(row, 1)?)? == InboxState::Parked {
+        let now = StoreTime(get(row, 0)?);
+        if let Some(due) = get::<Option<i64>>(row, 4)? {
+            survey.sweep_lag = StoreTime(due).until(now);
+        }
+        let Some(state) = get::<Option<i16>>(row, 1)? else { continue };
+        let (counted, since) = (count(get(row, 2)?), StoreTime(get(row, 3)?));
+        if state_of(state)? == InboxState::Parked {
             survey.parked = counted;
             survey.parked_oldest = Some(since.until(now));
         } else {

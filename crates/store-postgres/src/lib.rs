@@ -27,6 +27,7 @@ mod counts;
 mod driver;
 mod error;
 mod events;
+mod grants;
 mod guest;
 mod held;
 mod inbox;

@@ -18,6 +18,10 @@ use crate::{Address, OpenError, seal_keys};
 /// Connections at most, unless the options say otherwise: the lanes use few, readers and lists the rest.
 const CONNECTIONS_MAX: usize = 12;
 
+/// The longest record, in bytes, unless the options say otherwise: far above what a contract keeps by default, and below
+/// what the server takes in one value.
+const RECORD_BYTES_MAX: usize = 256 << 20;
+
 /// How long a closure may hold its transaction, unless the options say otherwise.
 const CLOSURE_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -28,9 +32,13 @@ pub struct Options {
     pub seal_keys: Vec<[u8; 32]>,
     /// Whether an old or absent schema is brought to the latest; otherwise it is an error.
     pub migrate: bool,
-    /// Connections at most. A pooler in front may share fewer among many gateways.
+    /// Connections at most. A pooler in front may share fewer among many gateways. Closures of atomic mode hold at most all
+    /// but five of them; of fewer than ten, half.
     pub connections_max: usize,
-    /// How long a closure of atomic mode may hold its transaction. Beyond it everything is undone.
+    /// The longest result with its resource, in bytes; a longer one is refused.
+    pub record_bytes_max: usize,
+    /// How long a closure of atomic mode may hold its transaction. Beyond it everything is undone; a statement of it that the
+    /// server still carries out is ended within two seconds and a quarter of this time.
     pub closure_time_max: Duration,
     /// For tests alone: a clock in place of the server's.
     #[doc(hidden)]
@@ -46,6 +54,7 @@ impl Default for Options {
             seal_keys: Vec::new(),
             migrate: true,
             connections_max: CONNECTIONS_MAX,
+            record_bytes_max: RECORD_BYTES_MAX,
             closure_time_max: CLOSURE_TIME_MAX,
             test_clock: None,
             test_migration: None,
@@ -60,6 +69,7 @@ impl fmt::Debug for Options {
             .field("seal_keys", &self.seal_keys.len())
             .field("migrate", &self.migrate)
             .field("connections_max", &self.connections_max)
+            .field("record_bytes_max", &self.record_bytes_max)
             .field("closure_time_max", &self.closure_time_max)
             .finish_non_exhaustive()
     }

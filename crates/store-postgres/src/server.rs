@@ -10,14 +10,19 @@ use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime};
 use onefold_store::Clock;
+use tokio::sync::Semaphore;
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::error::{Failed, words};
+use crate::held::Held;
 use crate::{Address, OpenError, tls};
 
 /// How long a statement waits for a connection that is free, or comes about.
 const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Connections that closures leave to everybody else: one for each lane, so that claims, heartbeats and outcomes go on while
+/// closures are slow. Of fewer than ten they leave half.
+const LEFT_BY_CLOSURES: usize = 5;
 /// How long a statement may take; its connection is given up then.
 pub(crate) const STATEMENT_MAX: Duration = Duration::from_secs(10);
 /// How often a statement that was overtaken is rerun.
@@ -42,6 +47,8 @@ pub(crate) enum IfLost {
 #[derive(Clone)]
 pub(crate) struct Server {
     pool: Pool,
+    /// Places of closures among the connections.
+    closures: Arc<Semaphore>,
     /// A test's own; `None` is the server's.
     clock: Option<Arc<dyn Clock>>,
 }
@@ -66,7 +73,8 @@ impl Server {
             .recycle_timeout(Some(CONNECTION_WAIT_MAX))
             .build()
             .map_err(|error| OpenError::Other(error.to_string()))?;
-        Ok(Server { pool, clock })
+        let closures = connections_max.saturating_sub(LEFT_BY_CLOSURES).max(connections_max / 2).max(1);
+        Ok(Server { pool, closures: Arc::new(Semaphore::new(closures)), clock })
     }
 
     /// A test's time, the first parameter of every statement that needs the time.
@@ -86,6 +94,14 @@ impl Server {
             }
             other => Failed::Unreachable(words(&other)),
         })
+    }
+
+    /// A connection for a closure, when one of those that closures may hold is free.
+    pub(crate) async fn for_closure(&self) -> Result<Held, Failed> {
+        match tokio::time::timeout(CONNECTION_WAIT_MAX, self.closures.clone().acquire_owned()).await {
+            Ok(Ok(place)) => Ok(Held::for_closure(self.connection().await?, place)),
+            _ => Err(Failed::Unreachable("closures hold every connection that they may".into())),
+        }
     }
 
     /// Sends a statement, and again where that is right.

@@ -5,13 +5,13 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Address, Options, PostgresStore};
 use crate::{
-    acts, advance, atomic::new, begin, check, claim, consume, counts, events, inbox, inbox_row, inventory,
-    list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps, store, survey, sweep,
-    tx,
+    acts, advance, atomic::new, begin, check, claim, consume, counts, events, grants, inbox, inbox_row,
+    inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps, store,
+    survey, sweep, tx,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 59] = [
+const STATEMENTS: [(&str, &str); 60] = [
     ("enter", new::ENTER),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
@@ -36,6 +36,7 @@ const STATEMENTS: [(&str, &str); 59] = [
     ("survey", survey::SURVEY),
     ("probe", store::PROBE),
     ("look", check::LOOK),
+    ("grants", grants::MISSING),
     ("bytes", inventory::BYTES),
     ("by state", inventory::BY_STATE),
     ("secret", seal_keys::SECRET),

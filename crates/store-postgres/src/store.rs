@@ -18,7 +18,8 @@ use crate::advance::AdvanceWork;
 use crate::begin::BeginWork;
 use crate::check;
 use crate::claim::{ClaimWork, RawClaimed};
-use crate::lanes::Lanes;
+use crate::grants;
+use crate::lanes::{Lanes, Work};
 use crate::low_water::LowWater;
 use crate::migrate::{self, LATEST};
 use crate::server::{IfLost, Server};
@@ -50,6 +51,7 @@ pub struct PostgresStore {
     advances: Lanes<AdvanceWork>,
     counts: Arc<Counts>,
     closure_time_max: Duration,
+    record_bytes_max: usize,
 }
 
 impl PostgresStore {
@@ -70,6 +72,7 @@ impl PostgresStore {
             server: opened.server,
             counts,
             closure_time_max: options.closure_time_max,
+            record_bytes_max: options.record_bytes_max,
         })
     }
 
@@ -77,6 +80,7 @@ impl PostgresStore {
     pub async fn check(address: &Address) -> Result<Vec<Finding>, OpenError> {
         let server = Server::new(address, 1, None)?;
         let mut findings = check::look(&server).await?.findings();
+        findings.push(grants::look(&server).await?);
         let connection = server.connection().await?;
         findings.push(match migrate::schema_of(&**connection, LATEST).await {
             Ok(LATEST) => Finding::new("schema", Gravity::Fine, format!("schema {LATEST}, this release's")),
@@ -131,6 +135,17 @@ impl PostgresStore {
 
     pub(crate) fn low_water(&self) -> &LowWater {
         &self.low_water
+    }
+
+    /// Refuses what is too long.
+    pub(crate) fn takes(&self, bytes: usize) -> Result<(), StoreError> {
+        if bytes > self.record_bytes_max {
+            let most = self.record_bytes_max;
+            return Err(StoreError::Refused(format!(
+                "{bytes} bytes are too many for a record: it holds {most}"
+            )));
+        }
+        Ok(())
     }
 
     pub(crate) fn closure_time_max(&self) -> Duration {
@@ -201,7 +216,11 @@ impl OperationStore for PostgresStore {
                 let work = BeginWork::new(advance, |scope| self.bucket(scope), self.shard);
                 self.beginnings.ask(work, place).await?
             }
-            _ => self.advances.ask(AdvanceWork::new(advance, &self.sealer), place).await?,
+            _ => {
+                let work = AdvanceWork::new(advance, &self.sealer);
+                self.takes(work.bytes())?;
+                self.advances.ask(work, place).await?
+            }
         };
         advanced.open(&self.sealer)
     }

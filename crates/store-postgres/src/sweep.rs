@@ -1,8 +1,8 @@
 //! What time does to records: lost outcomes, tombstones, the end of tombstones.
 //!
 //! Nothing depends on the sweeper for being right: whoever reads judges leases and expiry by the time. It works in
-//! small steps, each one statement and one transaction, that pass over records which somebody else has locked. It does
-//! wait for the counters of their scopes, which an owner's open transaction may hold. Of many gateways one at a time takes a step: a lock that ends with the
+//! small steps, each one statement and one transaction, that pass over records which somebody else has locked, or whose
+//! scope's counter somebody holds, as an open transaction may: those come up again a second later. Of many gateways one at a time takes a step: a lock that ends with the
 //! statement says which. A crash between steps leaves nothing half done and no lock behind.
 
 use onefold_store::{StoreError, Swept};
@@ -17,7 +17,7 @@ const STEP_RECORDS_MAX: u32 = 500;
 const STEP_LOCK: i64 = 0x4F6E_6566_0000_0001;
 
 /// $2: at most so many; $3: the lock. A record whose end was not yet known when it was made, or that began again, is
-/// only told when to be looked at next. Answers how many were buried, deleted, told; NULL: another sweeps.
+/// only told when to be looked at next; so is one that is passed over (3). Answers how many were buried, deleted, told; NULL: another sweeps.
 pub(crate) const SWEEP: &str = concat!(
     "WITH clock AS MATERIALIZED (",
     clock!(),
@@ -33,40 +33,50 @@ pub(crate) const SWEEP: &str = concat!(
         WHERE o.due_at <= c.now AND (SELECT mine FROM gate)
         ORDER BY o.due_at LIMIT $2::bigint FOR UPDATE OF o SKIP LOCKED
     ),
+    freed AS MATERIALIZED (
+        SELECT bucket, shard FROM due WHERE what > 0 AND bucket IS NOT NULL GROUP BY bucket, shard
+    ),
+    held AS MATERIALIZED (
+        SELECT s.bucket, s.shard FROM freed f JOIN onefold.scopes s USING (bucket, shard)
+        ORDER BY s.bucket, s.shard FOR UPDATE OF s SKIP LOCKED
+    ),
+    judged AS MATERIALIZED (
+        SELECT d.id, d.bucket, d.shard, CASE
+                WHEN d.what > 0 AND h.bucket IS NULL AND EXISTS (SELECT FROM onefold.scopes s
+                    WHERE s.bucket = d.bucket AND s.shard = d.shard) THEN 3
+                ELSE d.what
+            END AS what
+        FROM due d LEFT JOIN held h ON h.bucket = d.bucket AND h.shard = d.shard
+    ),
     told AS (
         UPDATE onefold.operations o SET due_at = CASE
+            WHEN d.what = 3 THEN c.now + 1000::bigint
             WHEN o.state IN (2, 3, 4) THEN o.expires_at ELSE c.now + o.retention_ms END
-        FROM due d CROSS JOIN clock c WHERE o.id = d.id AND d.what = 0
+        FROM judged d CROSS JOIN clock c WHERE o.id = d.id AND d.what IN (0, 3)
     ),
     buried AS (
         UPDATE onefold.operations o SET due_at = o.expires_at + o.tombstone_ms, bucket = NULL, shard = NULL,
             fingerprint_version = NULL, fingerprint = NULL, scope = NULL, key = NULL, owner = NULL,
             correlation_id = NULL, ignored = NULL, resource_kind = NULL, resource_id = NULL, kept = NULL
-        FROM due d WHERE o.id = d.id AND d.what = 1
+        FROM judged d WHERE o.id = d.id AND d.what = 1
     ),
     deleted AS (
-        DELETE FROM onefold.operations o USING due d WHERE o.id = d.id AND d.what = 2
+        DELETE FROM onefold.operations o USING judged d WHERE o.id = d.id AND d.what = 2
     ),
     forgotten AS (
-        DELETE FROM onefold.events e USING due d WHERE e.id = d.id AND d.what = 2
+        DELETE FROM onefold.events e USING judged d WHERE e.id = d.id AND d.what = 2
     ),
     unstepped AS (
-        DELETE FROM onefold.steps s USING due d WHERE s.operation = d.id AND d.what > 0
-    ),
-    freed AS MATERIALIZED (
-        SELECT bucket, shard, count(*) AS freed FROM due WHERE what > 0 AND bucket IS NOT NULL
-        GROUP BY bucket, shard ORDER BY bucket, shard
-    ),
-    held AS MATERIALIZED (
-        SELECT s.bucket, s.shard, f.freed FROM freed f JOIN onefold.scopes s USING (bucket, shard)
-        ORDER BY s.bucket, s.shard FOR UPDATE OF s
+        DELETE FROM onefold.steps s USING judged d WHERE s.operation = d.id AND d.what IN (1, 2)
     ),
     counted AS (
-        UPDATE onefold.scopes s SET live = s.live - h.freed FROM held h
-        WHERE s.bucket = h.bucket AND s.shard = h.shard
+        UPDATE onefold.scopes s SET live = s.live - f.freed FROM (
+            SELECT bucket, shard, count(*) AS freed FROM judged
+            WHERE what IN (1, 2) AND bucket IS NOT NULL GROUP BY bucket, shard
+        ) f WHERE s.bucket = f.bucket AND s.shard = f.shard
     )
     SELECT g.mine, count(*) FILTER (WHERE d.what = 1), count(*) FILTER (WHERE d.what = 2), count(d.what)
-    FROM gate g LEFT JOIN due d ON true GROUP BY g.mine"
+    FROM gate g LEFT JOIN judged d ON true GROUP BY g.mine"
 );
 
 /// Scopes without live records.

@@ -2,7 +2,7 @@
 //!
 //! Every statement is one unnamed statement, so a pooler in transaction mode may stand between, and no text holds two.
 //! Nothing here begins, ends or leaves the transaction: such statements, and those whose first word changes the session,
-//! are refused before they are sent. Functions are not looked into: `set_config` and a session's advisory locks outlive
+//! are refused before they are sent, and with them `SET LOCAL` of the settings on which the layer's promise rests. Functions are not looked into: `set_config` and a session's advisory locks outlive
 //! the transaction and are not for a closure. A statement that failed has made the transaction useless; the first such failure is kept, so
 //! a closure that goes on all the same cannot commit half of its work.
 
@@ -123,7 +123,13 @@ impl PostgresTx {
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<u64, TxError> {
         refuse(sql)?;
-        let done = self.held.execute_typed(sql, params).await;
+        let done = match self.held.limit() {
+            Some(limit) => {
+                let both = tokio::join!(biased; self.held.batch_execute(&limit), self.held.execute_typed(sql, params));
+                both.0.and(both.1)
+            }
+            None => self.held.execute_typed(sql, params).await,
+        };
         self.noted(done)
     }
 
@@ -134,7 +140,14 @@ impl PostgresTx {
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, TxError> {
         refuse(sql)?;
-        let done = self.held.query_typed(sql, params).await;
+        let done = match self.held.limit() {
+            Some(limit) => {
+                let both =
+                    tokio::join!(biased; self.held.batch_execute(&limit), self.held.query_typed(sql, params));
+                both.0.and(both.1)
+            }
+            None => self.held.query_typed(sql, params).await,
+        };
         self.noted(done)
     }
 
@@ -228,6 +241,9 @@ const FORBIDDEN: &[&str] = &[
     "unlisten",
 ];
 
+/// Settings that are the layer's also within the transaction: whether the commit is durable, and how long statements run.
+const LAYERS_SETTINGS: &[&str] = &["statement_timeout", "synchronous_commit", "transaction_timeout"];
+
 /// The server takes one statement at a time here, so the first word says what it is.
 fn refuse(sql: &str) -> Result<(), TxError> {
     let statement = first_token_on(sql);
@@ -242,7 +258,21 @@ fn refuse(sql: &str) -> Result<(), TxError> {
     if FORBIDDEN.contains(&word.as_str()) && !(word == "set" && set_local()) {
         return Err(TxError::Refused(word));
     }
+    if word == "set" {
+        let setting = setting(&first_token_on(&statement[word.len()..])["local".len()..]);
+        // A name in Unicode escapes may be any.
+        if LAYERS_SETTINGS.contains(&setting.as_str()) || setting == "u&" {
+            return Err(TxError::Refused(format!("set local {setting}")));
+        }
+    }
     Ok(())
+}
+
+/// The name of a setting: its first letters, quoted or not.
+fn setting(sql: &str) -> String {
+    let name = first_token_on(sql).trim_start_matches('"');
+    let letters = name.chars().take_while(|c| c.is_ascii_alphanumeric() || "_&".contains(*c));
+    letters.map(|c| c.to_ascii_lowercase()).collect()
 }
 
 /// What begins at the first token: behind blanks, comments and empty statements.
@@ -296,6 +326,11 @@ mod tests {
             "DISCARD ALL",
             "SET local_app.tenant = 'x'",
             "SET local.tenant = '7'",
+            "SET LOCAL synchronous_commit = off",
+            "set /* a */ local -- b\n Synchronous_Commit TO local",
+            "SET LOCAL \"synchronous_commit\" = off",
+            "SET LOCAL U&\"synchronous\\005Fcommit\" = off",
+            "SET LOCAL statement_timeout = 0",
         ] {
             assert!(matches!(refuse(sql), Err(TxError::Refused(_))), "{sql}");
         }
@@ -307,7 +342,8 @@ mod tests {
             "INSERT INTO commits VALUES (1)",
             "select 'COMMIT'",
             "WITH a AS (SELECT 1) SELECT * FROM a",
-            "SET LOCAL statement_timeout = 5",
+            "SET LOCAL lock_timeout = 5",
+            "SET LOCAL synchronous_commit_of_mine.x = off",
             "UPDATE t SET a = 1",
             "/* unfinished",
             "",

@@ -4,13 +4,35 @@ mod asking;
 
 use std::time::Duration;
 
-use asking::{claim, open};
-use onefold_core::Kept;
-use onefold_store::{AtomicStore, Atomically, Ended, Entry, Finish};
-use onefold_store_postgres::PostgresWork;
+use asking::{claim, open, open_with, settle};
+use bytes::BytesMut;
+use onefold_core::contract::{OnStale, Retention};
+use onefold_core::{Kept, Resource, State};
+use onefold_store::{
+    Advance, Advanced, Also, AtomicStore, Atomically, Claim, Ended, Entry, Finish, OperationStore, Promise,
+    Start, Step, StoreError,
+};
+use onefold_store_postgres::{Options, PostgresStore, PostgresWork};
+use onefold_testkit::pgbouncer;
 use onefold_testkit::postgres::{Database, Isolation};
+use onefold_testkit::skipped::skipped;
 use onefold_testkit::wait::DEADLINE;
+use tokio::time::timeout;
 use tokio_postgres::NoTls;
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
+
+fn done() -> Ended {
+    Ended::Finished { finish: Finish::Succeeded, kept: Kept::Nothing, resource: None }
+}
+
+fn new(store: &PostgresStore, key: &str) -> Entry {
+    Entry::New(Box::new(claim(store, key)))
+}
+
+/// One connection, so that each closure gets what the one before has left.
+fn one_connection() -> Options {
+    Options { connections_max: 1, ..Options::default() }
+}
 
 #[tokio::test]
 async fn statement_that_was_given_up_does_not_hold_up_the_rollback() {
@@ -42,10 +64,183 @@ async fn statement_that_was_given_up_does_not_hold_up_the_rollback() {
     let ended = loop {
         // The server ends what was given up only now.
         match store.atomically(entry(), &mut work).await.expect("the store works") {
-            Atomically::NotDone | Atomically::Contended(_) => {}
+            Atomically::NotDone | Atomically::Contended(_) | Atomically::Busy => {}
             ended => break ended,
         }
     };
     assert!(matches!(ended, Atomically::Committed { .. }), "{ended:?}");
     assert_eq!(database.ask("SELECT left_over FROM stock").await, "0");
+}
+
+/// A server works on for a connection that is gone; so does a pooler's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statement_whose_closure_is_over_is_ended_and_lets_its_locks_go() {
+    let what = "statements of closures that are over, on PostgreSQL";
+    for pooled in [false, true] {
+        let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+        let url = match pgbouncer::shared() {
+            Ok(pooler) if pooled => database.url_at(&pooler),
+            Err(why) if pooled => return skipped(what, &why),
+            _ => database.url(),
+        };
+        database.execute("CREATE TABLE stock (left_over int); INSERT INTO stock VALUES (1)").await;
+        let options = Options { closure_time_max: Duration::from_millis(300), ..Options::default() };
+        let store = open_with(&url, options).await.expect("the store opens");
+        let mut work = PostgresWork::new(|tx| {
+            Box::pin(async move {
+                tx.execute("UPDATE stock SET left_over = 0", &[]).await.expect("it is written");
+                let _ = tx.execute("SELECT pg_sleep(300)", &[]).await;
+                done()
+            })
+        });
+        let ended = store.atomically(new(&store, "k"), &mut work).await.expect("the store works");
+        assert!(matches!(&ended, Atomically::Stopped(why) if why.contains("300ms")), "{ended:?}");
+        let freed = database.execute("UPDATE stock SET left_over = left_over + 1");
+        timeout(DEADLINE, freed).await.expect("the row is free again");
+        assert_eq!(database.ask("SELECT left_over FROM stock").await, "2", "nothing of it was kept");
+        let running = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(300)%'
+            AND datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()";
+        assert_eq!(database.ask(running).await, "0");
+    }
+}
+
+/// The next attempt of a record that is free.
+async fn next(store: &PostgresStore, key: &str) -> Entry {
+    let Claim { id, scope, key, owner, lease, fingerprint, ignored, .. } = claim(store, key);
+    let promise = Promise {
+        on_stale: OnStale::Unknown,
+        retention: Retention::For(Duration::from_secs(3600)),
+        tombstone: Duration::ZERO,
+    };
+    let start = Start { states: &[State::Failed], attempt: 1, also: Also::Nothing };
+    let step = Step::Begin { scope, key, owner, lease, fingerprint, ignored, promise };
+    Entry::Next(Box::new(Advance { id, start, step, event: None, if_superseded: None }))
+}
+
+async fn free(store: &PostgresStore, key: &str) {
+    let claim = claim(store, key);
+    let mut failed = settle(claim.id, b"", None);
+    failed.step = Step::Settle { state: State::Failed, kept: Kept::Nothing, resource: None };
+    store.claim(claim).await.expect("the store works");
+    assert!(matches!(store.advance(failed).await, Ok(Advanced::Done { .. })));
+}
+
+#[tokio::test]
+async fn trigger_that_refuses_at_the_commit_refuses_the_work_and_nothing_is_remembered() {
+    let what = "deferred triggers on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    database
+        .execute(
+            "CREATE TABLE stock (left_over int);
+            CREATE FUNCTION closed() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'the shop is closed' USING ERRCODE = 'SHOP1'; END $$;
+            CREATE CONSTRAINT TRIGGER closed AFTER INSERT ON stock DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION closed();",
+        )
+        .await;
+    let store = open_with(&database.url(), one_connection()).await.expect("the store opens");
+    free(&store, "again").await;
+    for entry in [new(&store, "new"), next(&store, "again").await] {
+        let mut work = PostgresWork::new(|tx| {
+            Box::pin(async move {
+                tx.execute("INSERT INTO stock VALUES (1)", &[]).await.expect("it is written");
+                done()
+            })
+        });
+        let ended = store.atomically(entry.clone(), &mut work).await.expect("the store is at no fault");
+        assert!(
+            matches!(&ended, Atomically::Stopped(why) if why.contains("the shop is closed")),
+            "{ended:?}"
+        );
+        let record = store.read(entry.id()).await.expect("the store works").record;
+        assert!(record.is_none_or(|record| record.state == State::Failed), "it is as free as before");
+    }
+    assert_eq!(database.ask("SELECT count(*) FROM stock").await, "0");
+    let mut fine = PostgresWork::new(|_| Box::pin(async { done() }));
+    let ended = store.atomically(new(&store, "new"), &mut fine).await;
+    assert!(matches!(ended, Ok(Atomically::Committed { .. })), "{ended:?}");
+}
+
+#[tokio::test]
+async fn connection_that_takes_no_writes_at_the_end_is_not_the_next_ones() {
+    let what = "connections that became read-only on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let store = open_with(&database.url(), one_connection()).await.expect("the store opens");
+    let (told, mut pids) = tokio::sync::mpsc::unbounded_channel();
+    for (key, read_only) in [("first", "on"), ("second", "off"), ("third", "off")] {
+        let told = told.clone();
+        let mut work = PostgresWork::new(move |tx| {
+            let told = told.clone();
+            Box::pin(async move {
+                let pid = tx.query_opt("SELECT pg_backend_pid()", &[]).await.expect("it answers");
+                told.send(pid.expect("a row").get::<_, i32>(0)).expect("it is heard");
+                let set = format!("SET LOCAL transaction_read_only = {read_only}");
+                let _ = tx.execute(&set, &[]).await;
+                done()
+            })
+        });
+        let ended = store.atomically(new(&store, key), &mut work).await;
+        assert_eq!(ended.is_ok(), read_only == "off", "{key}: {ended:?}");
+    }
+    let mut next = || pids.try_recv().expect("it was told");
+    let (first, second, third) = (next(), next(), next());
+    assert_ne!(first, second, "it was closed");
+    assert_eq!(second, third, "and else it is used again");
+}
+
+#[tokio::test]
+async fn result_that_is_too_long_is_refused_with_the_writes_and_the_connection_is_kept() {
+    let what = "long results on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    database.execute("CREATE TABLE stock (left_over int)").await;
+    let options = Options { record_bytes_max: 1000, ..one_connection() };
+    let store = open_with(&database.url(), options).await.expect("the store opens");
+    let mut long = PostgresWork::new(|tx| {
+        Box::pin(async move {
+            tx.execute("INSERT INTO stock VALUES (1)", &[]).await.expect("it is written");
+            let resource = Some(Resource { kind: "order".into(), id: "9".repeat(1000) });
+            Ended::Finished { finish: Finish::Succeeded, kept: Kept::Nothing, resource }
+        })
+    });
+    let ended = store.atomically(new(&store, "k"), &mut long).await;
+    assert!(matches!(ended, Err(StoreError::Refused(_))), "{ended:?}");
+    assert_eq!(database.ask("SELECT count(*) FROM stock").await, "0");
+    let reserved = claim(&store, "reserved");
+    let id = reserved.id;
+    store.claim(reserved).await.expect("the store works");
+    let settled = store.advance(settle(id, &[b'x'; 1000], None)).await;
+    assert!(matches!(settled, Err(StoreError::Refused(_))), "{settled:?}");
+    assert!(matches!(store.advance(settle(id, b"short", None)).await, Ok(Advanced::Done { .. })));
+}
+
+/// What the driver cannot write.
+#[derive(Debug)]
+struct Unwritable;
+
+impl ToSql for Unwritable {
+    fn to_sql(&self, _: &Type, _: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {
+        Err("it is too long".into())
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+#[tokio::test]
+async fn statement_that_was_never_sent_is_no_lost_connection() {
+    let what = "statements that cannot be written, on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let store = open_with(&database.url(), one_connection()).await.expect("the store opens");
+    let mut work = PostgresWork::new(|tx| {
+        Box::pin(async move {
+            let sent = tx.execute_typed("SELECT $1::integer", &[(&Unwritable, Type::INT4)]).await;
+            assert!(sent.is_err());
+            Ended::NotDone
+        })
+    });
+    let ended = store.atomically(new(&store, "k"), &mut work).await.expect("the store works");
+    assert_eq!(ended, Atomically::NotDone);
 }

@@ -18,6 +18,7 @@ use crate::error::JobError;
 use crate::probes::RawTurn;
 use crate::queue::Place;
 use crate::steps::{RawStepPut, StepWork};
+use crate::sweep::SweepWork;
 use crate::{advance, atomic, claim, counts, probes, steps, sweep};
 
 /// Where an answer goes, and the work with it: its memory is the caller's to free, on his own thread.
@@ -39,7 +40,7 @@ pub(crate) enum Job {
     Count(Ask<Vec<(OperationId, Counters)>, ()>),
     Lose(Ask<u32, u64>),
     Probe(Ask<TakeProbes, Vec<RawTurn>>),
-    Sweep(Ask<u32, Swept>),
+    Sweep(Ask<SweepWork, Swept>),
     Errand(Box<dyn Errand>),
     /// Commits the time and nothing else: the proof that the store can be written.
     Ready(Ask<(), ()>),
@@ -61,7 +62,7 @@ pub(crate) enum Answer {
     Counted(Reply<Vec<(OperationId, Counters)>, ()>),
     Lost(Reply<u32, u64>),
     Turns(Reply<TakeProbes, Vec<RawTurn>>),
-    Swept(Reply<u32, Swept>),
+    Swept(Reply<SweepWork, Swept>),
     Errand(Box<dyn Told>),
     Ready(Reply<(), ()>),
 }

@@ -33,6 +33,7 @@ use crate::queue::{self, Queue};
 use crate::readers::Readers;
 use crate::stats::{Counts, Stats};
 use crate::steps::{RawStepPut, StepWork};
+use crate::sweep::SweepWork;
 use crate::writer::Writer;
 use crate::{OpenError, Options, check, events, inventory, list, open, probes, read, steps, survey, sweep};
 
@@ -50,6 +51,8 @@ pub struct SqliteStore {
     pub(crate) readers: Readers,
     counts: Arc<Counts>,
     pub(crate) hints: Arc<Hints>,
+    /// Tells this store's sweeps from those of other processes.
+    sweeper: i64,
     queue: Arc<Queue>,
     /// `None` once it closes.
     jobs: Option<SyncSender<Job>>,
@@ -108,6 +111,7 @@ impl SqliteStore {
             readers: Readers::new(opened.path),
             counts,
             hints,
+            sweeper: rand::random(),
             queue: Arc::default(),
             jobs: Some(jobs),
             threads,
@@ -246,8 +250,9 @@ impl OperationStore for SqliteStore {
     async fn sweep(&self, limit: u32) -> Result<Swept, StoreError> {
         let mut swept = Swept::default();
         loop {
-            let step = step_of(limit, swept.tombstones + swept.deleted);
-            let done = if step > 0 { self.ask(step, 0, Job::Sweep).await? } else { Swept::default() };
+            let step =
+                SweepWork { limit: step_of(limit, swept.tombstones + swept.deleted), sweeper: self.sweeper };
+            let done = if step.limit > 0 { self.ask(step, 0, Job::Sweep).await? } else { Swept::default() };
             if done == Swept::default() {
                 return Ok(swept);
             }

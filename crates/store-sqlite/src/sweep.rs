@@ -2,10 +2,13 @@
 //!
 //! Nothing depends on the sweeper for being right: whoever reads judges leases and expiry by the time. It makes room
 //! and it makes lost outcomes visible. It works in small steps, each a job among others, so that it never holds up
-//! the foreground; a crash between steps leaves work for the next sweep and nothing half done.
+//! the foreground; a crash between steps leaves work for the next sweep and nothing half done. Of several processes on one
+//! file one sweeps at a time: all would wait for the one lock of the file, and the foreground with them. Whose turn it is
+//! stands in the file and ends by itself, so a sweeper that was killed keeps nobody away for long.
 
 use onefold_core::{EventKind, OperationId, State, StoreTime};
 use onefold_store::{Grant, NewEvent, StoredLease, Swept};
+use rusqlite::OptionalExtension;
 
 use crate::batch::Batch;
 use crate::error::JobError;
@@ -29,9 +32,25 @@ const BURY_OUTCOME: &str =
     "UPDATE onefold_outcomes SET resource_kind = NULL, resource_id = NULL, kept = NULL, due_at = ?2
     WHERE seq = ?1";
 const DELETE: &str = "DELETE FROM onefold_operations WHERE seq = ?1";
+/// Who sweeps, and until when: eight bytes each.
+const TURN: &str = "SELECT value FROM onefold_meta WHERE name = 'sweeper'";
+const TAKE_TURN: &str = "INSERT INTO onefold_meta (name, value) VALUES ('sweeper', ?1)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[OVER, DUE, BURY, BURY_OUTCOME, DELETE];
+pub(crate) const SQL: &[&str] = &[OVER, DUE, BURY, BURY_OUTCOME, DELETE, TURN, TAKE_TURN];
+
+/// How long a step keeps the others away: longer than the rest between two steps of a sweep.
+pub(crate) const TURN_MS: i64 = 5_000;
+
+/// A step of a sweep.
+#[derive(Clone, Copy)]
+pub(crate) struct SweepWork {
+    /// Records that it may touch.
+    pub(crate) limit: u32,
+    /// Who sweeps: a number of the open store's own.
+    pub(crate) sweeper: i64,
+}
 
 struct Due {
     seq: i64,
@@ -41,11 +60,20 @@ struct Due {
     bytes: i64,
 }
 
-/// One step: buries and deletes at most `limit` records.
-pub(crate) fn run(limit: u32, batch: &mut Batch<'_>) -> Result<Swept, JobError> {
-    let limit = limit.min(STEP_RECORDS_MAX);
+/// One step: buries and deletes some records, none when it is the turn of another process.
+pub(crate) fn run(work: SweepWork, batch: &mut Batch<'_>) -> Result<Swept, JobError> {
+    if is_anothers_turn(work.sweeper, batch)? {
+        return Ok(Swept::default());
+    }
+    let limit = work.limit.min(STEP_RECORDS_MAX);
     batch.write_claimed()?;
-    let swept = batch.in_savepoint(|batch| bury_and_delete(limit, batch))?;
+    let swept = batch.in_savepoint(|batch| {
+        let swept = bury_and_delete(limit, batch)?;
+        if swept != Swept::default() {
+            take_turn(work.sweeper, batch)?;
+        }
+        Ok(swept)
+    })?;
     if swept != Swept::default() {
         batch.wrote();
     }
@@ -91,6 +119,21 @@ fn over(limit: u32, batch: &Batch<'_>) -> rusqlite::Result<Vec<(i64, OperationId
         }
     }
     Ok(over)
+}
+
+fn is_anothers_turn(sweeper: i64, batch: &Batch<'_>) -> rusqlite::Result<bool> {
+    let turn: Option<[u8; 16]> =
+        batch.connection.prepare_cached(TURN)?.query_row([], |row| row.get(0)).optional()?;
+    let Some(turn) = turn else { return Ok(false) };
+    let (of, until) = turn.split_at(8);
+    let until = until.try_into().map_or(0, i64::from_be_bytes);
+    Ok(of != sweeper.to_be_bytes() && batch.now_ms() < until)
+}
+
+fn take_turn(sweeper: i64, batch: &Batch<'_>) -> rusqlite::Result<()> {
+    let until = batch.now_ms() + TURN_MS;
+    let turn = [sweeper.to_be_bytes(), until.to_be_bytes()].concat();
+    batch.connection.prepare_cached(TAKE_TURN)?.execute([turn]).map(drop)
 }
 
 fn bury_and_delete(limit: u32, batch: &mut Batch<'_>) -> Result<Swept, JobError> {

@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use asking::{LEASE, RUNNING, claim, options, settle};
+use asking::{LEASE, RETENTION, RUNNING, claim, options, settle};
 use onefold_core::contract::OnStale;
 use onefold_core::{Kept, Lease, State, StoreTime};
 use onefold_store::clock::ManualClock;
-use onefold_store::{Advanced, Claimed, OperationStore, Query};
+use onefold_store::{Advanced, Claimed, OperationStore, Query, Swept};
 use onefold_store_sqlite::{Options, SqliteStore};
 
 const CHILD: &str = "ONEFOLD_TEST_STORE";
@@ -118,6 +118,32 @@ async fn a_leap_that_this_process_saw_ends_no_live_lease_of_another() {
     clock.pass(LEASE);
     assert_eq!(two.lose_stale(10).await.unwrap(), 1);
     assert_eq!(RUNNING, [State::Processing]);
+}
+
+#[tokio::test]
+async fn of_several_processes_one_sweeps_until_it_stops_or_dies() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("onefold.db");
+    let clock = Arc::new(ManualClock::at(StoreTime(1_000_000)));
+    let open = || SqliteStore::open(&path, Options { clock: clock.clone(), ..options() }).unwrap();
+    let (one, two) = (open(), open());
+    for key in 0..30 {
+        let id = claim(&format!("k-{key}")).id;
+        one.claim(claim(&format!("k-{key}"))).await.unwrap();
+        one.advance(settle(id, 1, b"done")).await.unwrap();
+    }
+    let nothing = Swept::default();
+    assert_eq!(one.sweep(10).await.unwrap(), nothing, "what finds nothing takes no turn");
+    clock.pass(RETENTION);
+    assert_eq!(two.sweep(10).await.unwrap().tombstones, 10);
+    assert_eq!(one.sweep(10).await.unwrap(), nothing, "it is the other's turn");
+    clock.pass(Duration::from_millis(4999));
+    assert_eq!(two.sweep(10).await.unwrap().tombstones, 10);
+    clock.pass(Duration::from_millis(4999));
+    assert_eq!(one.sweep(10).await.unwrap(), nothing, "each step prolongs it");
+    drop(two);
+    clock.pass(Duration::from_millis(1));
+    assert_eq!(one.sweep(10).await.unwrap().tombstones, 10);
 }
 
 #[tokio::test]

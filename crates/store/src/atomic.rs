@@ -7,7 +7,7 @@
 //! its own writes are undone and the rejection is recorded. After a crash there is either the whole or nothing.
 //!
 //! *It does not* run the work twice inside one call, retry, or decide: what stands in the way is handed back, and whether
-//! to run again is the engine's to say.
+//! to run again, and how long to wait for somebody else, is the engine's to say.
 
 use async_trait::async_trait;
 use onefold_core::{Kept, OperationId, Resource, StoreTime};
@@ -86,6 +86,9 @@ pub enum Atomically {
     Stopped(String),
     /// Others were faster at the database. Everything is undone; it may be asked again.
     Contended(String),
+    /// Another attempt holds the key in a transaction that is open, so nobody knows yet how it ends. The work did not run,
+    /// or what it did is undone. A store that waits for the other one itself never says so.
+    Busy,
     /// The record is not as the entry needs it; this is how it is. The work did not run, or what it did is undone.
     Found(Box<Read>),
     /// There is no record and the key is too old to make one. The work did not run.

@@ -20,7 +20,7 @@ fn each_problem_of_onefold_is_understood() {
         let body = format!(r#"{{"type":"{TYPE_BASE}{}"}}"#, problem.code());
         let means = answer("stripe", problem.status(), &[PROBLEM], &body).means;
         let expected = match problem.code() {
-            "key-conflict" => Means::Conflict,
+            "key-conflict" | "message-conflict" => Means::Conflict,
             "in-progress" | "owner-alive" | "authorization-unavailable" => Means::InProgress,
             "outcome-unknown" => Means::Unknown,
             "key-expired" => Means::Expired,

@@ -4,17 +4,22 @@
 
 use std::time::Duration;
 
+use onefold_core::contract::Retention;
 use onefold_webhooks::{Encoding, HmacRule, KeyForm, Scheme, Secret, Source};
 
 use super::document::{Table, Value};
 use super::gateway::{required, set};
 use super::{Environment, secret};
-use crate::kind::{HEADER, INBOX_SOURCE, PLACE, SERVICE_URL, TEXT};
-use crate::quantity::SPAN;
+use crate::kind::{FIELD, HEADER, INBOX_SOURCE, PLACE, SERVICE_URL, TEXT};
+use crate::quantity::{RETENTION, SPAN};
 use crate::{Forward, Inbox, Reply};
 
 /// More tries of one delivery than this are a limit that never bites.
 const ATTEMPTS_MAX: u64 = 1000;
+/// The shortest that means anything.
+const RETENTION_MIN: Duration = Duration::from_secs(1);
+/// As long as common senders deliver again by themselves.
+const RETENTION_SOUND: Duration = Duration::from_secs(3 * 24 * 3600);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Name {
@@ -66,6 +71,8 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
     if table.get("version").is_some() && table.get("entity").is_none() {
         refuse(table, "version", "a version is one of an entity; name that in entity");
     }
+    let ignore = table.texts("ignore", &FIELD);
+    let retention = retention(table);
     let forward = forward(table);
     let mut reply = Reply::Accepted;
     set(&mut reply, table.choice("reply", REPLIES));
@@ -76,8 +83,29 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
     if table.get("id").is_none() && matches!(scheme, Scheme::Hmac(_) | Scheme::None) {
         refuse(table, "id", "required by this scheme; write id = \"/id\" or \"header:X-Id\"");
     }
+    // How many endpoints have not answered yet: it differs between deliveries of one event.
+    let differs = if scheme == Scheme::Stripe { vec!["/pending_webhooks".into()] } else { Vec::new() };
+    let ignore = ignore.unwrap_or(differs);
     let verify = Source { scheme, secrets: secrets?, tolerance, id, entity, version };
-    Some(Inbox { source: source?, verify, forward: forward?, reply })
+    Some(Inbox { source: source?, verify, ignore, retention, forward: forward?, reply })
+}
+
+/// Senders deliver again for days, and by hand for weeks: whoever forgets sooner forwards a message twice.
+fn retention(table: &Table<'_>) -> Retention {
+    let mut retention = Retention::For(Inbox::RETENTION);
+    set(&mut retention, table.text("retention", &RETENTION));
+    let Some(value) = table.get("retention") else { return retention };
+    if let Retention::For(kept) = retention
+        && kept < RETENTION_MIN
+    {
+        value.refuse::<()>("too short; the shortest is 1s");
+    } else if let Retention::For(kept) = retention
+        && kept < RETENTION_SOUND
+    {
+        let message = "shorter than common senders deliver again by themselves (3d): what comes after it is forwarded a second time";
+        table.report.warning(value.at, &table.field_of("retention"), message);
+    }
+    retention
 }
 
 fn scheme(table: &Table<'_>, name: Name) -> Option<Scheme> {
@@ -169,6 +197,9 @@ fn refuse(table: &Table<'_>, name: &str, message: &str) {
 impl Inbox {
     /// How far a signed time may be from now unless the file says otherwise.
     pub const TOLERANCE: Duration = Duration::from_secs(300);
+    /// How long an id is known unless the file says otherwise: longer than a person can have Stripe deliver an event
+    /// again (30 days).
+    pub const RETENTION: Duration = Duration::from_secs(40 * 24 * 3600);
 }
 
 impl Forward {

@@ -19,7 +19,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         name: "url",
         value: "string, or a secret",
         default: Required,
-        says: "Where it is. `http`: the endpoint. `smtp`: `smtps://`, `smtp+starttls://` or `smtp://` with `user:password@host:port`. `nats`: `nats://` or `tls://`. `rabbitmq`: `amqps://` or `amqp://`. `kafka`: `host:port`, several with commas between. One that holds a password stands elsewhere.",
+        says: "Where it is. `http`: the endpoint. `smtp`: `smtps://`, `smtp+starttls://` or `smtp://` with `user:password@host:port`. `nats`: `nats://` or `tls://`. `rabbitmq`: `amqps://` or `amqp://`. `kafka`: `host:port`, several with commas between; only in a binary built with `--features kafka`. One that holds a password stands elsewhere.",
     },
     Setting {
         name: "secrets",

@@ -4,8 +4,8 @@ use super::Preset::{Is, Means, Required};
 use super::Setting;
 
 pub(super) const SAYS: &str = "\
-Webhooks of one sender, for `POST /inbox/{source}`. The intake is not in this release: these settings are read and \
-checked, and `serve` refuses to start while there are any.";
+Webhooks of one sender, for `POST /inbox/{source}`: verified, made durable, and forwarded to your handler until it has \
+accepted them, always under one key. [Webhooks](webhooks.md) explains them, sender by sender.";
 
 pub(super) const SETTINGS: &[Setting] = &[
     Setting {
@@ -79,6 +79,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         value: "pointer, or `\"header:NAME\"`",
         default: Means("none"),
         says: "The version of that entity, a whole number or a time of RFC 3339; an older one is marked superseded and not forwarded.",
+    },
+    Setting {
+        name: "ignore",
+        value: "list of pointers",
+        default: Means("none; `[\"/pending_webhooks\"]` with `stripe`"),
+        says: "Members of the body that may differ between deliveries under one id; anything else that differs is a conflict.",
+    },
+    Setting {
+        name: "retention",
+        value: "duration, or `\"forever\"`",
+        default: Is("\"40d\""),
+        says: "How long an id is known once its message was taken in, and its body kept; never shorter than it is on its way. Below `3d` there is a warning.",
     },
     Setting { name: "forward.url", value: "URL", default: Required, says: "The handler." },
     Setting {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use onefold_core::contract::Retention;
 use onefold_webhooks::{Secret, Source};
 
 /// One `[[inbox]]`.
@@ -12,6 +13,10 @@ pub struct Inbox {
     pub source: String,
     /// How its deliveries are verified and read.
     pub verify: Source,
+    /// The pointers that do not count when two deliveries under one id are compared.
+    pub ignore: Vec<String>,
+    /// How long an id is known.
+    pub retention: Retention,
     /// Where they go on to.
     pub forward: Forward,
     /// What the sender gets.

@@ -75,6 +75,26 @@ async fn keeper_writes_counters_and_sweeps_what_has_expired() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn long_sweep_rests_after_each_step_and_holds_up_nothing_else() {
+    const STEP: u64 = 200;
+    let (engine, store) = World::new().flaky();
+    for n in 0..1000 {
+        let short = Contract { retention: Retention::For(secs(1)), ..contract() };
+        let order = keyed(short, &format!("k-{n}"), "3 apples");
+        recorded(begin(&engine, &order).await.settle(placed("order 5001")).await);
+    }
+    store.next_times(100, Asked::Sweep, Fault::Late(millis(STEP)));
+    let _keeper = engine.keep(secs(1));
+    sleep(millis(1000 + 5 * STEP * 5 - 1)).await;
+    assert_eq!(store.seen(Asked::Sweep), 5, "a fifth of the time");
+    let lag = metric(&engine, "sweep_lag_seconds");
+    assert!(lag >= 4, "the gauges go on: {lag}");
+    sleep(secs(40)).await;
+    assert!(store.seen(Asked::Sweep) > 10);
+    assert_eq!(metric(&engine, "sweep_lag_seconds"), 0, "in the end all is swept");
+}
+
+#[tokio::test(start_paused = true)]
 async fn keeper_ends_when_it_is_dropped() {
     let (engine, store) = World::new().flaky();
     let order = call(contract(), "3 apples");

@@ -18,8 +18,9 @@ type Handler<S> = dyn Fn(Arc<Incoming>, Word) -> <S as onefold_store::AtomicStor
 /// Handles the deliveries of one consumer, each message once. Hand it to a broker's adapter as its
 /// [`Receive`](crate::Receive), or call [`Consumer::handle`]. Cheap to clone; clones are one.
 ///
-/// For as long as one of them is kept it also handles what people take out of the dead list, in whatever process they
-/// do that: each message once, from its kept body.
+/// For as long as one of them is kept it also handles what people take out of the dead list
+/// ([`Messages::unpark`](crate::Messages::unpark)), in whatever process they do that: each message once, from its kept
+/// body, and it is parked again where that fails.
 pub struct Consumer<S: ConsumeStore> {
     shared: Arc<Shared<S>>,
 }
@@ -87,7 +88,7 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
     }
 
     /// Handles again, from the bodies that are kept, every message that a permit lets through for this build, in the
-    /// order in which they first came. A permit without a damaged build rebuilds a projection from its start.
+    /// order in which they first came. A permit for a source, without a damaged build, rebuilds a projection from its start.
     ///
     /// Each message is let through once for each permit, so after an error or a crash call it again. Needs
     /// [`InboxSettings::keep_bodies`](super::InboxSettings::keep_bodies) from before; other messages come through when
@@ -105,13 +106,15 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
                     continue;
                 }
                 let entries = store.entries(entry.id).await?;
-                // Of several rounds only the last one counts.
-                let last = entries.iter().all(|other| other.round <= entry.round);
-                let judged = judge_delivery(&entries, &entry.fingerprint, &settings.build, &permits);
-                if !last || entry.state == InboxState::Failing || !matches!(judged, Delivery::Handle { .. }) {
+                // Of several rounds the last one counts; one that fails comes again by itself.
+                let Some(last) = entries.last().filter(|last| last.state != InboxState::Failing) else {
+                    continue;
+                };
+                let judged = judge_delivery(&entries, &last.fingerprint, &settings.build, &permits);
+                if !matches!(judged, Delivery::Handle { .. }) {
                     continue;
                 }
-                match shared.handle_kept(&entry).await? {
+                match shared.handle_kept(last).await? {
                     Some(Handling::Done(_)) => rerun.handled += 1,
                     Some(Handling::Parked) => rerun.parked += 1,
                     // Another process was faster.

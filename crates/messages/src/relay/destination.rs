@@ -6,8 +6,8 @@ use std::time::Duration;
 use onefold_core::budget::BudgetSettings;
 use onefold_core::retry::Backoff;
 
-use crate::Sink;
 use crate::limits::{ATTEMPTS, BUDGET_WINDOW, CONCURRENCY, LEASE_SLACK, SENDING_TIMEOUT};
+use crate::{LookUp, Sink};
 
 /// A destination of a relay: its name in messages, its sink, and how it is sent to.
 #[derive(Clone)]
@@ -19,6 +19,7 @@ pub struct Destination {
     pub(super) timeout: Duration,
     pub(super) backoff: Backoff,
     pub(super) budget: BudgetSettings,
+    pub(super) look_up: Option<(Arc<dyn LookUp>, Duration)>,
 }
 
 impl Destination {
@@ -32,6 +33,7 @@ impl Destination {
             timeout: SENDING_TIMEOUT,
             backoff: Backoff::default(),
             budget: BudgetSettings { window: BUDGET_WINDOW, ..BudgetSettings::default() },
+            look_up: None,
         }
     }
 
@@ -62,6 +64,12 @@ impl Destination {
     /// How much may be sent again in vain.
     pub fn budget(mut self, budget: BudgetSettings) -> Destination {
         self.budget = budget;
+        self
+    }
+
+    /// Looks up what became of messages that are `outcome_unknown`, about this often.
+    pub fn look_up(mut self, look_up: impl LookUp, every: Duration) -> Destination {
+        self.look_up = Some((Arc::new(look_up), every));
         self
     }
 

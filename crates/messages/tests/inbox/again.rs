@@ -67,7 +67,8 @@ async fn a_projection_is_rebuilt_from_its_start_in_the_order_of_arrival() {
     for body in ["a", "b", "c"] {
         assert_eq!(consumer.handle(message(body, body)).await, DONE);
     }
-    let number = shop.store.grant_permit(permit(None, None)).await.unwrap().number;
+    let all = NewPermit { source: Some("shop".into()), ..permit(None, None) };
+    let number = shop.people().grant(all).await.unwrap().number;
     script.lock().extend([Does::Fails("no stock")]);
     let rerun = consumer.rerun().await.unwrap();
     assert_eq!(rerun, Rerun { handled: 2, parked: 1, left: 0 });
@@ -75,7 +76,7 @@ async fn a_projection_is_rebuilt_from_its_start_in_the_order_of_arrival() {
     let parked = InboxQuery { state: Some(InboxState::Parked), ..InboxQuery::default() };
     let parked = shop.listed(parked).await;
     assert_eq!((parked[0].round, parked[0].identity.message.as_str()), (number, "a"));
-    onefold_messages::redrive_inbox(&*shop.store, &[(parked[0].id, number)], "ann", "mended").await.unwrap();
+    shop.people().unpark(&[parked[0].id], "ann", "mended").await.unwrap();
     shop.comes_to(&["a", "b", "c", "b", "c", "a"]).await;
 }
 

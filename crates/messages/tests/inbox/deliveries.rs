@@ -113,3 +113,25 @@ async fn a_dropped_delivery_commits_whole_or_nothing_and_holds_up_nobody() {
     }
     assert_eq!(shop.effects().len(), 50);
 }
+
+#[tokio::test]
+async fn of_one_message_a_single_delivery_goes_to_the_database_at_a_time() {
+    let shop = Shop::open();
+    let consumer = shop.consumer("41");
+    let lock = shop.lock();
+    let deliver = |id: &'static str| {
+        let consumer = consumer.clone();
+        tokio::spawn(async move { consumer.handle(message(id, "a")).await })
+    };
+    let deliveries: Vec<_> = ["evt-1"; 10].into_iter().chain(["evt-2"]).map(deliver).collect();
+    // Each has come as far as it can.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(shop.store.stats().waiting, 2, "one of each message");
+    drop(lock);
+    for delivery in deliveries {
+        assert!(!is_again(&delivery.await.unwrap()));
+    }
+    assert_eq!(shop.effects().len(), 2);
+}

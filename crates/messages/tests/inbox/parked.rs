@@ -1,7 +1,7 @@
 //! What reaches the dead list, and what its way out is.
 
 use onefold_core::{InboxEntry, InboxState};
-use onefold_messages::{Handled, Handling, redrive_inbox};
+use onefold_messages::{Handled, Handling};
 use onefold_store::{InboxQuery, InboxStore, KeptMessage};
 use onefold_testkit::wait;
 
@@ -18,8 +18,8 @@ async fn parked(shop: &Shop) -> Vec<InboxEntry> {
 }
 
 async fn redrive(shop: &Shop, entry: &InboxEntry) {
-    let redriven = redrive_inbox(&*shop.store, &[(entry.id, entry.round)], "ann", "mended").await.unwrap();
-    assert_eq!((redriven.new, redriven.already), (1, 0));
+    let acted = shop.people().unpark(&[entry.id], "ann", "mended").await.unwrap();
+    assert_eq!((acted.done.len(), acted.passed_over), (1, Vec::new()));
 }
 
 #[tokio::test]
@@ -63,6 +63,19 @@ async fn what_was_redriven_while_no_consumer_ran_is_handled_by_the_next_one() {
     let (_consumer, _) = shop.scripted(settings("42"), [put_off]);
     shop.comes_to(&["a"]).await;
     assert_eq!(shop.entries().await[0].handler, "42");
+}
+
+#[tokio::test]
+async fn a_message_that_fails_is_left_to_whoever_delivers_it() {
+    let shop = Shop::open();
+    let mut loyalty = settings("41");
+    loyalty.park_after = Some(2);
+    let (consumer, _) = shop.scripted(loyalty, fails(3));
+    assert!(is_again(&consumer.handle(message("evt-1", "a")).await));
+    while consumer.handle(message("evt-2", "b")).await != Handling::Parked {}
+    redrive(&shop, &parked(&shop).await[0]).await;
+    // Had it taken the failing one too, it would have taken that first.
+    shop.comes_to(&["b"]).await;
 }
 
 #[tokio::test]

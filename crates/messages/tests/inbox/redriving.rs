@@ -1,19 +1,19 @@
-//! Many dead letters redriven at once, by a person who presses twice.
-
-use std::time::Duration;
+//! Many dead letters redriven at once, by a person who presses three times, the first time in vain half of the way.
 
 use onefold_core::{InboxState, OutboxState};
-use onefold_messages::{Handling, Message, Redriven, redrive_inbox, redrive_outbox};
-use onefold_store::{IfLost, InboxQuery, OutboxQuery, OutboxStore, Sent, Settlement, Take};
+use onefold_messages::{ActOnOutgoing, Acted, Handling, Message, Which};
+use onefold_store::{IfLost, InboxQuery, OutboxStore, Redrive, Sent, Settlement, Take};
+use onefold_testkit::wait;
 
 use crate::rig::{DAY, Does, Shop, key, message, settings};
 
-const ONE_HUNDRED: usize = 100;
+const ALL: usize = 100;
 /// After so many the first press dies.
-const KILLED_AFTER: usize = 40;
+const DIES_AFTER: usize = 40;
 
-fn found(new: u64, already: u64) -> Redriven {
-    Redriven { new, already }
+/// New ones, and those that had gone on before.
+fn counts(acted: &Acted) -> (usize, usize) {
+    (acted.done.len(), acted.passed_over.len())
 }
 
 #[tokio::test]
@@ -21,34 +21,34 @@ async fn b112_a_redrive_of_the_inbox_pressed_three_times_handles_each_message_on
     let shop = Shop::open();
     let mut park_at_once = settings("41");
     park_at_once.park_after = Some(1);
-    let fails = (0..ONE_HUNDRED).map(|_| Does::Fails("no stock"));
-    let (consumer, _) = shop.scripted(park_at_once, fails);
-    for n in 0..ONE_HUNDRED {
+    let (consumer, _) = shop.scripted(park_at_once, (0..ALL).map(|_| Does::Fails("no stock")));
+    for n in 0..ALL {
         let id = format!("evt-{n}");
         assert_eq!(consumer.handle(message(&id, &id)).await, Handling::Parked);
     }
     let parked = InboxQuery { state: Some(InboxState::Parked), ..InboxQuery::default() };
-    let seen: Vec<_> = shop.listed(parked).await.iter().map(|entry| (entry.id, entry.round)).collect();
-    assert_eq!(seen.len(), ONE_HUNDRED);
-    let first = redrive_inbox(&*shop.store, &seen[..KILLED_AFTER], "ann", "mended").await.unwrap();
-    assert_eq!(first, found(40, 0));
-    let press = async || redrive_inbox(&*shop.store, &seen, "ann", "mended").await.unwrap();
-    assert_eq!(press().await, found(60, 40));
-    assert_eq!(press().await, found(0, 100));
-    onefold_testkit::wait::until("all are handled", || shop.effects().len() == ONE_HUNDRED).await;
-    assert_eq!(press().await, found(0, 100));
+    let seen: Vec<_> = shop.listed(parked).await.iter().map(|entry| entry.id).collect();
+    assert_eq!(seen.len(), ALL);
+    let people = shop.people();
+    let press = async |some: &[_]| counts(&people.unpark(some, "ann", "mended").await.unwrap());
+    assert_eq!(press(&seen[..DIES_AFTER]).await, (40, 0));
+    assert_eq!(press(&seen).await, (60, 40));
+    assert_eq!(press(&seen).await, (0, 100));
+    wait::until("all are handled", || shop.effects().len() == ALL).await;
+    assert_eq!(press(&seen).await, (0, 100));
     let mut effects = shop.effects();
     effects.sort();
     effects.dedup();
-    assert_eq!(effects.len(), ONE_HUNDRED, "each once");
+    assert_eq!(effects.len(), ALL, "each once");
 }
 
 #[tokio::test]
 async fn b112_a_redrive_of_the_outbox_pressed_three_times_sends_each_message_once() {
     let shop = Shop::open();
     let store = &shop.store;
-    let messages = (0..ONE_HUNDRED).map(|n| Message {
-        id: key(&format!("m-{n}")),
+    let ids: Vec<_> = (0..ALL).map(|n| key(&format!("m-{n}"))).collect();
+    let messages = ids.iter().map(|id| Message {
+        id: id.clone(),
         destination: "shop".into(),
         address: String::new(),
         ordering_key: None,
@@ -56,30 +56,34 @@ async fn b112_a_redrive_of_the_outbox_pressed_three_times_sends_each_message_onc
         body: Vec::new(),
     });
     store.enqueue(messages.collect()).await.unwrap();
-    let take = Take { destination: "shop".into(), limit: 1000, lease: DAY, if_lost: IfLost::SendAgain };
-    let taken = store.take(take.clone()).await.unwrap();
-    let dead = |id| Settlement { id, attempt: 1, sent: Sent::Dead { reason: "no".into() } };
-    let settlements = taken.into_iter().map(|taken| dead(taken.message.id)).collect();
-    assert!(store.settle_sent(settlements).await.unwrap().into_iter().all(|ours| ours));
-    let query = OutboxQuery { state: Some(OutboxState::Dead), limit: 1000, ..OutboxQuery::default() };
-    let seen: Vec<_> = store
-        .list_outbox(query)
-        .await
-        .unwrap()
-        .entries
-        .into_iter()
-        .map(|e| (e.message.id, e.attempt))
-        .collect();
-    assert_eq!(seen.len(), ONE_HUNDRED);
-    let pace = Duration::from_secs(1);
-    let first = redrive_outbox(&**store, &seen[..KILLED_AFTER], pace, "ann", "mended").await.unwrap();
-    assert_eq!(first, found(40, 0));
-    let press = async || redrive_outbox(&**store, &seen, pace, "ann", "mended").await.unwrap();
-    assert_eq!(press().await, found(60, 40));
-    assert_eq!(press().await, found(0, 100));
-    assert_eq!(store.take(take.clone()).await.unwrap().len(), 2, "paced: one of each press at once");
-    shop.clock.pass(Duration::from_secs(60));
-    assert_eq!(store.take(take.clone()).await.unwrap().len(), 98);
-    assert_eq!(press().await, found(0, 100));
-    assert!(store.take(take).await.unwrap().is_empty());
+    let take = async || {
+        let take = Take { destination: "shop".into(), limit: 1000, lease: DAY, if_lost: IfLost::SendAgain };
+        store.take(take).await.unwrap()
+    };
+    assert_eq!(take().await.len(), ALL);
+    let dead = |id: &onefold_core::Key| Settlement {
+        id: id.clone(),
+        attempt: 1,
+        sent: Sent::Dead { reason: "no".into() },
+    };
+    let settled = store.settle_sent(ids.iter().map(dead).collect()).await.unwrap();
+    assert!(settled.into_iter().all(|ours| ours));
+    let people = shop.people();
+    let press = async |which: Which| {
+        let act = ActOnOutgoing {
+            which,
+            redrive: Redrive::SendAgain,
+            per_second: None,
+            who: "ann".into(),
+            reason: "mended".into(),
+        };
+        counts(&people.act_on_outgoing(act).await.unwrap())
+    };
+    assert_eq!(press(Which::Ids(ids[..DIES_AFTER].to_vec())).await, (40, 0));
+    assert_eq!(press(Which::Ids(ids.clone())).await, (60, 40));
+    assert_eq!(take().await.len(), ALL, "each once");
+    assert_eq!(press(Which::Ids(ids)).await, (0, 100), "also while they are sent");
+    let all = Which::All { destination: "shop".into(), state: OutboxState::Dead, ordering_key: None };
+    assert_eq!(press(all).await, (0, 0));
+    assert!(take().await.is_empty());
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use onefold_core::retry::Backoff;
 use onefold_core::{InboxEntry, Key, StoreTime};
 use onefold_engine::{Engine, Limits};
-use onefold_messages::{Consumer, Handled, Handling, Inbound, Inbox, InboxSettings};
+use onefold_messages::{Consumer, Handled, Handling, Inbound, Inbox, InboxSettings, Messages};
 use onefold_store::clock::ManualClock;
 use onefold_store::{InboxQuery, InboxStore};
 use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteTx, SqliteWork};
@@ -78,6 +78,18 @@ impl Shop {
             })
         });
         (consumer, script)
+    }
+
+    /// Keeps everybody from writing until it is dropped.
+    pub fn lock(&self) -> rusqlite::Connection {
+        let lock = rusqlite::Connection::open(&self.path).expect("the shop opens");
+        lock.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
+        lock
+    }
+
+    /// What people do.
+    pub fn people(&self) -> Messages {
+        Messages::new(self.store.clone())
     }
 
     /// The bodies whose effects are committed, in order.

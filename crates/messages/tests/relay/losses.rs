@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_core::{OutboxState, StoreTime};
+use onefold_messages::Sending;
 use onefold_store::clock::ManualClock;
 use onefold_testkit::wait;
 
@@ -53,4 +54,26 @@ async fn what_a_lost_relay_had_is_held_where_nobody_would_know_it_again() {
     outbox.becomes("mail", OutboxState::Unknown).await;
     assert_eq!(sink.times("mail"), 1);
     drop(next);
+}
+
+#[tokio::test]
+async fn b90_a_lower_number_that_comes_later_is_not_skipped_and_a_gap_holds_up_nothing() {
+    let clock = clock();
+    let outbox = outbox(Some(clock.clone()));
+    let sink = Scripted::new(|message, before| match (message.id.as_str(), before) {
+        ("101", 0) => Step::Answer(Sending::NotYet { after: Some(LATER), reason: "not open yet".into() }),
+        _ => accepted(),
+    });
+    let relay = outbox.relay(vec![sink.destination("shop")]);
+    outbox.put(vec![message("101", "shop", None)]).await;
+    wait::until("101 is put off", || sink.times("101") == 1).await;
+    // The number between them is given to a closure that fails: it is never seen.
+    outbox.put_in_vain("gap").await;
+    outbox.put(vec![message("103", "shop", None)]).await;
+    outbox.becomes("103", OutboxState::Delivered).await;
+    assert_eq!(sink.times("101"), 1);
+    clock.pass(LATER);
+    outbox.becomes("101", OutboxState::Delivered).await;
+    assert_eq!(sink.order(), ["101", "103", "101"]);
+    drop(relay);
 }

@@ -2,5 +2,6 @@
 
 mod crowd;
 mod ends;
+mod look_up;
 mod losses;
 mod rig;

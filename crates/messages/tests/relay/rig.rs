@@ -7,9 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::retry::Backoff;
 use onefold_core::{Key, OutboxEntry, OutboxState};
-use onefold_messages::{Destination, IfLost, Message, Relay, Sending, Sink};
+use onefold_engine::{Engine, Limits};
+use onefold_messages::{Destination, Handling, IfLost, Inbound, Inbox, Message, Relay, Sending, Sink, Word};
 use onefold_store::{Clock, OutboxStore};
-use onefold_store_sqlite::{Options, SqliteStore};
+use onefold_store_sqlite::{Options, SqliteStore, SqliteWork};
 use onefold_testkit::wait;
 use parking_lot::Mutex;
 
@@ -50,6 +51,22 @@ impl Outbox {
     pub async fn put(&self, messages: Vec<Message>) {
         let new = messages.len() as u64;
         assert_eq!(self.store.enqueue(messages).await.expect("the store works"), new);
+    }
+
+    /// Has the handler of a message that came in make this one, and fail.
+    pub async fn put_in_vain(&self, id: &str) {
+        let engine = Engine::new(self.store.clone(), "library", Limits::default());
+        let inbox = Inbox::new(&engine, self.store.clone(), "in vain".into());
+        let made = message(id, "shop", None);
+        let work = |_, word: Word| {
+            SqliteWork::new(move |tx| {
+                assert!(tx.enqueue(&made).expect("the store works"));
+                word.of(Err("in vain".into()))
+            })
+        };
+        let handling = inbox.handle(Inbound::new("test", id, "a"), work).await;
+        assert!(matches!(handling, Handling::Again { .. }), "{handling:?}");
+        assert_eq!(self.store.outgoing(&key(id)).await.expect("the store works"), None);
     }
 
     pub fn relay(&self, destinations: Vec<Destination>) -> Relay {

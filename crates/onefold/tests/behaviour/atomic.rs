@@ -73,22 +73,6 @@ async fn a_rejection_is_remembered_with_its_value_and_without_its_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b25_many_equal_calls_at_once_are_one_order_with_one_number() {
-    let shop = Arc::new(Shop::open());
-    for round in 0..20 {
-        let mut calls = JoinSet::new();
-        for _ in 0..50 {
-            let shop = shop.clone();
-            calls.spawn(async move { shop.place(&format!("round-{round}"), "lamp").await.unwrap() });
-        }
-        let done = calls.join_all().await;
-        assert_eq!(done.iter().filter(|done| !done.replayed()).count(), 1);
-        assert!(done.iter().all(|other| other.value() == done[0].value()));
-    }
-    assert_eq!(shop.orders(), 20);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn after_the_winners_rollback_the_next_of_those_who_waited_goes_in() {
     let shop = Arc::new(Shop::open());
     let runs = Arc::new(AtomicUsize::new(0));

@@ -3,6 +3,7 @@
 mod atomic;
 mod borrowed;
 mod consuming;
+mod notify;
 mod reserved;
 mod resumable;
 mod shop;

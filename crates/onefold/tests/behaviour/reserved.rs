@@ -1,7 +1,6 @@
 //! Reserved mode: an outcome that is lost is held as unknown.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use onefold::{CallError, OnError, Scope, State, Verdict, WhileRunning};
 use tokio::sync::Notify;
@@ -34,31 +33,6 @@ async fn errors_that_are_declared_harmless_free_the_key() {
     let done =
         shop.onefold.reserved(call(), |attempt| async move { Ok(Verdict::succeeded(attempt.attempt())) });
     assert_eq!(*done.await.unwrap().value(), 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn b38_a_caller_that_goes_away_cancels_nothing() {
-    let shop = Shop::open();
-    let (begun, go, ended) =
-        (Arc::new(Notify::new()), Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
-    let (told, goes, ends) = (begun.clone(), go.clone(), ended.clone());
-    let calling = shop.onefold.reserved(call("k", "r"), move |_| async move {
-        told.notify_one();
-        goes.notified().await;
-        ends.fetch_add(1, Ordering::SeqCst);
-        Ok(Verdict::succeeded("charged".to_owned()))
-    });
-    tokio::select! {
-        _ = calling => panic!("it waits"),
-        () = begun.notified() => {}
-    }
-    // The caller is gone; a duplicate waits for the attempt as for any other.
-    go.notify_one();
-    let again =
-        shop.onefold.reserved::<String, _, _>(call("k", "r"), |_| async { unreachable!("it runs already") });
-    let again = again.await.unwrap();
-    assert_eq!((again.value().as_str(), again.replayed()), ("charged", true));
-    assert_eq!(ended.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

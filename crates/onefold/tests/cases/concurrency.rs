@@ -71,6 +71,7 @@ async fn b26_waiter_is_woken_by_the_end_of_the_attempt(store: &Store) {
     wait::pass_time(Duration::from_millis(500), "both are to be waiting").await;
     assert!(waiters.try_join_next().is_none(), "answered while the first one runs");
     gate.open();
+    // clock: how promptly those who waited are woken is what the case is about.
     let opened = Instant::now();
     for waiter in waiters.join_all().await {
         assert_eq!((*waiter.value(), waiter.replayed()), (7, true));
@@ -85,6 +86,7 @@ async fn b26_wait_ends_at_its_limit(store: &Store) {
     let first = running(&service, "k", &gate).await;
     let patient = operation().while_running(WhileRunning::Wait(Duration::from_secs(1)));
     for replica in [service.clone(), Service::open(store.url()).await] {
+        // clock: how long a call waited is what the case is about.
         let asked = Instant::now();
         let told = replica.ask_again(call_of(&patient, "k")).await;
         assert!(matches!(told, Err(CallError::InProgress { .. })), "{told:?}");

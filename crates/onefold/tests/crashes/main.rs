@@ -7,6 +7,7 @@
 //! and steps, leases and counters of scopes, and what the provider did.
 
 mod base;
+mod ground;
 mod matrix;
 mod points;
 mod postgres;
@@ -21,7 +22,7 @@ use sqlite::Sqlite;
 /// Not a test by itself: what a child does.
 #[tokio::test(flavor = "multi_thread")]
 async fn child() {
-    let _ = matrix::child::<Sqlite>().await || matrix::child::<Postgres>().await;
+    let _ = ground::child::<Sqlite>().await || ground::child::<Postgres>().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

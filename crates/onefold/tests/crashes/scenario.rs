@@ -198,20 +198,23 @@ pub struct Recovered {
 /// Makes the call again until there is an answer.
 pub async fn recover<B: Base>(
     scenario: &Scenario,
+    lease: Duration,
     base: &B,
     onefold: &Onefold<B::Store>,
     provider: &Provider,
 ) -> Recovered {
     let mut settled = 0;
+    // clock: a deadline of the test.
     let until = Instant::now() + wait::DEADLINE;
     loop {
-        match perform(scenario.again, LEASE, base, onefold, provider).await {
+        match perform(scenario.again, lease, base, onefold, provider).await {
             Ok(done) => return Recovered { value: Some(*done.value()), settled },
             Err(CallError::ValueNotKept { .. }) => return Recovered { value: None, settled },
             Err(CallError::OutcomeUnknown { id, .. }) => {
                 resolve::<B>(onefold, id, provider).await;
                 settled += 1;
             }
+            // clock: as above.
             Err(CallError::InProgress { retry_after, .. }) if Instant::now() < until => {
                 tokio::time::sleep(retry_after.min(PAUSE)).await;
             }

@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onefold::postgres::{Options, PostgresTx};
-use onefold::{CallError, State, Verdict, WhileRunning};
+use onefold::{BoxError, CallError, State, Verdict, WhileRunning};
 use onefold_testkit::postgres::Isolation;
 use onefold_testkit::wait;
+use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -101,6 +102,51 @@ async fn duplicates_in_one_process_do_not_drain_its_pool() {
     let done = calls.join_all().await;
     assert_eq!(done.iter().filter(|done| !done.replayed()).count(), 1);
     assert_eq!(shop.orders_and_records().await, (101, 101));
+}
+
+/// Each waits as its own operation says, not for a lock of the database, and the store is at no fault.
+#[tokio::test(flavor = "multi_thread")]
+async fn duplicates_in_another_process_are_told_that_it_is_in_progress_when_their_own_patience_ends() {
+    let Some(shop) = Shop::open().await else { return };
+    let other = shop.another_process().await;
+    let (begun, go) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let call = |wait: WhileRunning| {
+        operation().while_running(wait).call(onefold::Scope::shared(), "hot", "lamp").unwrap()
+    };
+    let (onefold, has_begun, may_go) = (shop.onefold.clone(), begun.clone(), go.clone());
+    let first = call(WhileRunning::Busy);
+    let first = tokio::spawn(async move {
+        let work = async move |tx: &mut PostgresTx| {
+            has_begun.add_permits(1);
+            may_go.acquire().await?.forget();
+            Ok(Verdict::succeeded(insert(tx, "lamp").await?))
+        };
+        onefold.atomic(first, work).await.unwrap()
+    });
+    begun.acquire().await.unwrap().forget();
+    let duplicate = async |wait| {
+        let work =
+            async |_: &mut PostgresTx| -> Result<Verdict<i64>, BoxError> { unreachable!("it runs once") };
+        other.atomic(call(wait), work).await
+    };
+    for wait in [WhileRunning::Busy, WhileRunning::Wait(Duration::from_millis(200))] {
+        // Less than any wait for a lock.
+        let told = tokio::time::timeout(Duration::from_secs(4), duplicate(wait)).await.expect("it is told");
+        let error = told.unwrap_err();
+        assert!(matches!(error, CallError::InProgress { .. }), "{wait:?}: {error}");
+        assert!(!error.new_key_is_safe());
+    }
+    let (done, _) = tokio::join!(duplicate(WhileRunning::Wait(wait::DEADLINE)), async { go.add_permits(1) });
+    let done = done.unwrap();
+    assert!(done.replayed());
+    assert_eq!(first.await.unwrap().value(), done.value());
+    assert_eq!(shop.orders_and_records().await, (1, 1));
+    let mut registry = Registry::default();
+    other.engine().signals().register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let errors = text.lines().find(|line| line.starts_with("onefold_store_errors_total{"));
+    assert!(errors.is_none_or(|line| line.ends_with(" 0")), "{errors:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,6 +3,7 @@
 mod atomic;
 mod borrowed;
 mod closures;
+mod consuming;
 mod elsewhere;
 mod shop;
 mod values;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_core::{Delivery, InboxState, Kept};
-use onefold_store::{Atomically, ConsumeStore, Consumed, Ended, Entry, Finish, IfLost, OutboxStore, Sent};
+use onefold_store::{
+    Atomically, ConsumeStore, Consumed, Ended, Entry, Finish, IfLost, OutboxStore, Sent, refusal,
+};
 
 use crate::fixture::claim_under;
 use crate::messages::{DAY, Handler, Messages, is_processed, message};
@@ -52,10 +54,11 @@ pub async fn handler_that_ends_otherwise_leaves_neither_effect_nor_message<S: Co
     assert_eq!(again, Consumed::Contended("busy".into()));
     assert!(m.entries(&mark).await.is_empty());
     assert_eq!((m.rows().await.len(), m.is_made("m-1").await), (0, false));
-    let rejected = m.consume(&mark, &writes(|| finished(Finish::Rejected))).await;
+    let rejected = m.consume(&mark, &writes(|| refusal("no such customer"))).await;
     assert!(matches!(rejected, Consumed::Done { state: InboxState::Rejected, .. }), "{rejected:?}");
     assert_eq!((m.rows().await.len(), m.is_made("m-1").await), (0, false));
     assert_eq!(m.judge(&mark).await, Delivery::Duplicate);
+    assert_eq!(m.entries(&mark).await[0].reason.as_deref(), Some("no such customer"));
 }
 
 /// A handler that succeeds after failures leaves one entry.

@@ -12,7 +12,7 @@ use onefold_store::{
 };
 
 use crate::fixture::{START, fingerprint};
-use crate::messages::{DAY, Messages, is_processed, key};
+use crate::messages::{DAY, Messages, SENDING, is_processed, key};
 
 fn permit(damaged: &str) -> NewPermit {
     NewPermit {
@@ -186,13 +186,14 @@ pub async fn marks_go_when_their_time_is_over_and_their_messages_are_done<S: Con
     m.accept(&mark, &["m-1"]).await;
     m.fail(&parked, 1).await;
     let sweep = async || m.store.sweep_inbox(100).await.expect("the store works");
+    let lag = async || m.store.survey_inbox().await.expect("the store works").sweep_lag;
     assert_eq!(sweep().await, 0);
-    m.clock.pass(DAY);
-    assert_eq!(sweep().await, 0, "its message waits");
+    m.clock.pass(DAY + SENDING);
+    assert_eq!((sweep().await, lag().await), (0, Duration::ZERO), "its message waits");
     assert_eq!(m.take(IfLost::SendAgain).await.len(), 1);
     assert!(m.settle("m-1", 1, Sent::Delivered).await);
     assert_eq!(m.state("m-1").await, Some(OutboxState::Delivered));
-    assert_eq!(sweep().await, 1);
+    assert_eq!((lag().await, sweep().await, lag().await), (SENDING, 1, Duration::ZERO));
     assert!(m.entries(&mark).await.is_empty());
     assert_eq!(m.entries(&parked).await.len(), 1, "a dead letter waits for a person");
     let late = Mark { too_old_at: Some(START), ..mark };

@@ -5,8 +5,8 @@ use onefold_store::{Atomically, Claim, Finish, crash};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{
-    Committing, Finished, PostgresWork, Stopped, beginning, begun, bounded, closure, committing, fate, found,
-    lock,
+    Committing, Finished, PostgresWork, Stopped, bounded, closure, committing, fate, found, in_turn, lock,
+    tried, trying,
 };
 use crate::claim::{ClaimWork, version_number};
 use crate::error::Failed;
@@ -56,7 +56,7 @@ pub(crate) async fn run(
 /// Begins the transaction; what stands in the way ends it.
 async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreTime, Option<i64>), Stopped> {
     let id = claim.claim.id;
-    let held = Held::new(store.server().connection().await?);
+    let held = store.server().for_closure().await?;
     let params: [(&(dyn ToSql + Sync), Type); 6] = [
         (&store.server().now(), Type::INT8),
         (&id.as_bytes().as_slice(), Type::BYTEA),
@@ -69,7 +69,7 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
     let asked = bounded(async {
         let (open, rows) =
             tokio::join!(biased; held.batch_execute("BEGIN"), held.query_typed(ENTER, &params));
-        open.and(rows).map_err(|error| begun(&error))
+        open.and(rows).map_err(|error| Failed::of(&error))
     });
     let rows = match asked.await {
         Ok(rows) => rows,
@@ -82,8 +82,13 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
     };
     crash::point("postgres.enter.after");
     let Some(row) = rows.first() else { return Err(Stopped::Store(row::unreadable("no answer"))) };
+    let stands = get::<i16>(row, 1)?;
+    if stands == 4 {
+        held.roll_back().await;
+        return Err(Stopped::busy());
+    }
     let now = StoreTime(get(row, 0)?);
-    let stands = match get::<i16>(row, 1)? {
+    let stands = match stands {
         0 => return Ok((held, now, get(row, 2)?)),
         1 => {
             held.roll_back().await;
@@ -114,11 +119,15 @@ async fn undone(
 }
 
 async fn again(held: Held, id: OperationId) -> Result<Held, Stopped> {
-    let sql = format!("ROLLBACK; {}", beginning(id));
+    let sql = format!("ROLLBACK; {}", trying(id));
     crash::point("postgres.again.before");
-    bounded(async { held.batch_execute(&sql).await.map_err(|error| begun(&error)) }).await?;
+    let taken = bounded(tried(&held, &sql)).await?;
     crash::point("postgres.again.after");
-    Ok(held)
+    if taken {
+        return Ok(held);
+    }
+    held.roll_back().await;
+    Err(Stopped::busy())
 }
 
 /// Inserts the finished record and commits, in one round trip.
@@ -155,7 +164,9 @@ async fn commit(
     ];
     crash::point("postgres.finish.before");
     let asked = bounded(async {
-        Ok(tokio::join!(biased; held.query_typed(FINISH, &params), held.batch_execute("COMMIT")))
+        let (written, committed) =
+            in_turn(held.query_typed(FINISH, &params), held.batch_execute("COMMIT")).await;
+        Ok((written, committed.unwrap_or(Ok(()))))
     });
     let asked = asked.await;
     crash::point("postgres.finish.after");
@@ -181,6 +192,7 @@ async fn commit(
                 held.roll_back().await;
                 return Err(stopped);
             }
+            Committing::Broken(stopped) => return Err(stopped),
             Committing::Lost(why) => why,
         },
         Err(Failed::Lost(why)) => why,

@@ -5,7 +5,7 @@ use onefold_core::{OperationId, State};
 use onefold_store::{Advance, Also, Atomically, Finish, Read, Start, Step, StoreError, crash};
 
 use super::{
-    Committing, Finished, PostgresWork, Stopped, beginning, begun, bounded, closure, committing, fate, found,
+    Committing, Finished, PostgresWork, Stopped, bounded, closure, committing, fate, found, tried, trying,
 };
 use crate::advance::AdvanceWork;
 use crate::ask::Within;
@@ -30,20 +30,27 @@ pub(crate) async fn run(
     if !matches!(advance.step, Step::Begin { .. }) {
         return Err(Stopped::Store(StoreError::Refused("an entry begins an attempt".into())));
     }
-    let held = Held::new(store.server().connection().await?);
+    let held = store.server().for_closure().await?;
     let started = bounded(async {
         crash::point("postgres.beginning.before");
-        held.batch_execute(&beginning(id)).await.map_err(|error| begun(&error))?;
+        let taken = tried(&held, &trying(id)).await?;
         crash::point("postgres.beginning.after");
+        if !taken {
+            return Ok(None);
+        }
         let work = BeginWork::new(advance, |scope| store.bucket(scope), any_shard());
         let within = Within { client: &*held, now: store.server().now() };
         let answers = BeginWork::run(std::slice::from_ref(&work), &within).await?;
         held.batch_execute(MARK).await.map_err(|error| Failed::of(&error))?;
         crash::point("postgres.mark.after");
-        Ok(answers)
+        Ok(Some(answers))
     });
     let started = match started.await {
-        Ok(mut answers) => answers.pop().unwrap_or(Ok(RawAdvanced::Missing)),
+        Ok(None) => {
+            held.roll_back().await;
+            return Err(Stopped::busy());
+        }
+        Ok(Some(mut answers)) => answers.pop().unwrap_or(Ok(RawAdvanced::Missing)),
         Err(failed) => {
             if !failed.ends_connection() {
                 held.roll_back().await;
@@ -110,6 +117,7 @@ async fn commit(
                 held.roll_back().await;
                 return Err(stopped);
             }
+            Committing::Broken(stopped) => return Err(stopped),
             Committing::Exists => {
                 return Err(Stopped::contended("a record came between".into()));
             }

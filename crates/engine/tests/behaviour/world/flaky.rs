@@ -27,6 +27,7 @@ pub enum Asked {
     Lose,
     Verdict,
     Count,
+    Sweep,
 }
 
 /// What a call meets.
@@ -157,7 +158,7 @@ impl OperationStore for Flaky {
     }
 
     async fn sweep(&self, limit: u32) -> Result<Swept, StoreError> {
-        self.behind.sweep(limit).await
+        self.meet(Asked::Sweep, self.behind.sweep(limit)).await
     }
 
     async fn survey(&self) -> Result<Survey, StoreError> {
