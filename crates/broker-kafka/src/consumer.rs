@@ -212,14 +212,7 @@ fn flow(reader: &Reader, on: bool) {
     }
 }
 
-/// Commits what is settled and leaves the group; both block their thread.
+/// Leaves the group, which takes the partitions away and so commits what is settled. It blocks its thread.
 async fn leave(reader: Reader) {
-    let leaving = tokio::task::spawn_blocking(move || {
-        if let Some(due) = reader.context().due()
-            && let Err(error) = reader.commit(&due, CommitMode::Sync)
-        {
-            tracing::warn!(%error, "the last offsets were not committed; their messages come again");
-        }
-    });
-    let _ = leaving.await;
+    let _ = tokio::task::spawn_blocking(move || drop(reader)).await;
 }

@@ -108,6 +108,7 @@ async fn a_second_consumer_shares_the_partitions_while_the_first_has_no_place_ov
     let ledger = Arc::new(Ledger::default());
     let second = consume(&mock, Subscription::new(TOPIC, GROUP), &ledger);
     wait::until_within(PATIENCE, "the second has a share", async || !ledger.effects().is_empty()).await;
+    wait::until_within(PATIENCE, "the first begins with its own", async || stuck.handed() == 2).await;
     first.kill();
     wait::until_within(PATIENCE, "the second has all", async || ledger.effects().len() == 20).await;
     second.stop().await;
