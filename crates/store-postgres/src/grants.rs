@@ -13,7 +13,7 @@ pub(crate) const MISSING: &str = "SELECT 'USAGE ON SCHEMA onefold'::text FROM pg
     UNION ALL
     SELECT string_agg(p.privilege, ', '::text ORDER BY p.n) || ' ON onefold.'::text || c.relname::text
     FROM pg_catalog.pg_class c
-    CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']::text[]) WITH ORDINALITY AS p (privilege, n)
+    CROSS JOIN pg_catalog.unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']::text[]) WITH ORDINALITY AS p (privilege, n)
     WHERE c.relnamespace = to_regnamespace('onefold')::oid AND c.relkind IN ('r'::\"char\", 'p'::\"char\")
         AND NOT has_table_privilege(c.oid, p.privilege)
         AND (c.relname <> 'migrations'::name OR p.privilege = 'SELECT'::text)

@@ -15,7 +15,7 @@ pub(crate) const READ: &str = concat!(
     columns!("o"),
     " FROM (",
     clock!(),
-    ") c CROSS JOIN unnest($2::bytea[]) WITH ORDINALITY AS i (id, n)
+    ") c CROSS JOIN pg_catalog.unnest($2::bytea[]) WITH ORDINALITY AS i (id, n)
     LEFT JOIN onefold.operations o ON o.id = i.id"
 );
 
