@@ -19,7 +19,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type};
 use crate::PostgresStore;
 use crate::ask::Ask;
 use crate::outgoing;
-use crate::server::{IfLost, Params};
+use crate::server::{Params, Unanswered};
 
 /// A parameter in the binary form of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,12 @@ impl<G: Guest> Ask for Of<'_, G> {
         None
     }
 
-    async fn ask(&self, sql: &'static str, params: &Params<'_>, _: IfLost) -> Result<Vec<G::Row>, G::Error> {
+    async fn ask(
+        &self,
+        sql: &'static str,
+        params: &Params<'_>,
+        _: Unanswered,
+    ) -> Result<Vec<G::Row>, G::Error> {
         let written = written(params)?;
         self.0.lock().await.ask(sql, written).await
     }

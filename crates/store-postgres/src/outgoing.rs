@@ -13,7 +13,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Ask;
 use crate::row::{clock, get};
-use crate::server::IfLost;
+use crate::server::Unanswered;
 
 /// For each message, in the order of the arrays: whether it is new.
 pub(crate) const PUT: &str =
@@ -75,7 +75,7 @@ pub(crate) async fn put<A: Ask>(
     let now = ask.now();
     let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
     let columns = Columns::of(&messages);
-    let rows = ask.ask(PUT, &columns.params(&now, &cause), IfLost::GiveUp).await?;
+    let rows = ask.ask(PUT, &columns.params(&now, &cause), Unanswered::GiveUp).await?;
     let mut new = 0;
     for row in &rows {
         new += u64::from(get::<bool>(row, 0)?);
@@ -93,12 +93,12 @@ pub(crate) async fn put_once<A: Ask>(
     let (now, key) = (ask.now(), effect.as_bytes());
     let noted: [(&(dyn ToSql + Sync), Type); 3] =
         [(&now, Type::INT8), (&key, Type::BYTEA), (&by.as_bytes().as_slice(), Type::BYTEA)];
-    if ask.ask(EFFECT, &noted, IfLost::GiveUp).await?.is_empty() {
+    if ask.ask(EFFECT, &noted, Unanswered::GiveUp).await?.is_empty() {
         return Ok(false);
     }
     let made = put(vec![message], None, ask).await? > 0;
     if !made {
-        ask.ask(FORGET_EFFECT, &[(&key, Type::BYTEA)], IfLost::GiveUp).await?;
+        ask.ask(FORGET_EFFECT, &[(&key, Type::BYTEA)], Unanswered::GiveUp).await?;
     }
     Ok(made)
 }

@@ -34,9 +34,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 /// The parameters of a statement, each with its type.
 pub(crate) type Params<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
-/// Whether a statement whose answer was lost is sent once more.
+/// What follows when the answer to a statement is lost: whether it is sent once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IfLost {
+pub(crate) enum Unanswered {
     /// It recognises what it has done itself, or does nothing.
     AskAgain,
     /// It might do it twice.
@@ -109,7 +109,7 @@ impl Server {
         &self,
         sql: &str,
         params: &Params<'_>,
-        if_lost: IfLost,
+        unanswered: Unanswered,
     ) -> Result<Vec<Row>, Failed> {
         let (mut reruns, mut lost) = (0, false);
         loop {
@@ -118,7 +118,7 @@ impl Server {
                     pause(reruns).await;
                     reruns += 1;
                 }
-                Err(Failed::Lost(why)) if if_lost == IfLost::AskAgain && !lost => {
+                Err(Failed::Lost(why)) if unanswered == Unanswered::AskAgain && !lost => {
                     tracing::debug!(%why, "an answer of the database was lost; it is asked once more");
                     lost = true;
                 }

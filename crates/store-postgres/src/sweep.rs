@@ -9,7 +9,7 @@ use onefold_store::{StoreError, Swept};
 use tokio_postgres::types::Type;
 
 use crate::row::{clock, count, get};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// Records in one step.
 const STEP_RECORDS_MAX: u32 = 500;
@@ -120,7 +120,7 @@ pub(crate) async fn run(limit: u32, server: &Server) -> Result<Swept, StoreError
         }
         let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
             [(&server.now(), Type::INT8), (&i64::from(step), Type::INT8), (&STEP_LOCK, Type::INT8)];
-        let rows = server.ask(SWEEP, &params, IfLost::GiveUp).await?;
+        let rows = server.ask(SWEEP, &params, Unanswered::GiveUp).await?;
         let Some(row) = rows.first() else { break };
         let touched: i64 = get(row, 3)?;
         swept.tombstones += count(get(row, 1)?);
@@ -130,7 +130,7 @@ pub(crate) async fn run(limit: u32, server: &Server) -> Result<Swept, StoreError
         }
     }
     if swept != Swept::default() {
-        server.ask(EMPTY_SCOPES, &[], IfLost::AskAgain).await?;
+        server.ask(EMPTY_SCOPES, &[], Unanswered::AskAgain).await?;
     }
     Ok(swept)
 }
@@ -151,7 +151,7 @@ pub(crate) async fn lose_stale(limit: u32, server: &Server) -> Result<u64, Store
             (&who, Type::BYTEA),
             (&why, Type::BYTEA),
         ];
-        let rows = server.ask(LOSE, &params, IfLost::GiveUp).await?;
+        let rows = server.ask(LOSE, &params, Unanswered::GiveUp).await?;
         let done = rows.first().map(|row| get::<i64>(row, 0)).transpose()?.map_or(0, count);
         if done == 0 {
             return Ok(lost);
