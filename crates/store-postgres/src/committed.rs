@@ -1,8 +1,8 @@
 //! One statement in a transaction at READ COMMITTED, whatever the isolation of the database's transactions is.
 //!
-//! Functions about messages take locks and then look: at READ COMMITTED each of their statements sees what was committed
-//! before it. The three messages go out at once and cost one round trip. What could not be written is rolled back; an
-//! answer that was lost is told as such.
+//! Functions about messages take locks and then look: at READ COMMITTED each of their statements sees what was
+//! committed before it. The three messages go out at once and cost one round trip. What could not be written is
+//! rolled back; an answer that was lost is told as such.
 
 use tokio_postgres::Row;
 

@@ -43,8 +43,8 @@ pub(crate) const NOT_DONE: &str = entries!(
 );
 pub(crate) const KEPT: &str =
     "SELECT kept FROM onefold.inbox WHERE id = $1 AND round = $2 AND kept IS NOT NULL";
-/// A row for each state, or one without; the last column: since when a mark waits for the sweeper. One whose messages are
-/// not done is not due.
+/// A row for each state, or one without; the last column: since when a mark waits for the sweeper. One whose messages
+/// are not done is not due.
 pub(crate) const SURVEY: &str = concat!(
     "SELECT c.now, s.state, s.counted, s.since, (
         SELECT i.expires_at FROM onefold.inbox i WHERE i.expires_at <= c.now

@@ -1,5 +1,5 @@
-//! What is done to marks beside handling: deliveries are counted, dead letters are let go on, and marks whose time is over
-//! are forgotten. Counts may lag, and what was sent while the connection was lost is not sent again.
+//! What is done to marks beside handling: deliveries are counted, dead letters are let go on, and marks whose time is
+//! over are forgotten. Counts may lag, and what was sent while the connection was lost is not sent again.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
 //! Making messages that are to leave, in a transaction that is open: the business's, an owner's, or one of their own.
 //!
-//! A message with an ordering key holds the lock of that key until its transaction ends, so that the next one of the key
-//! has its place behind it. Several in one statement take their locks in one order. The lock is one of the server's
-//! advisory locks, of which a transaction cannot hold any number: some thousands of ordering keys in one transaction are
-//! an error of the server. Above READ COMMITTED a wait for the lock does not end in a serialization failure; the places
-//! are in order all the same.
+//! A message with an ordering key holds the lock of that key until its transaction ends, so that the next one of the
+//! key has its place behind it. Several in one statement take their locks in one order. The lock is one of the
+//! server's advisory locks, of which a transaction cannot hold any number: some thousands of ordering keys in one
+//! transaction are an error of the server. Above READ COMMITTED a wait for the lock does not end in a serialization
+//! failure; the places are in order all the same.
 
 use onefold_core::{FingerprintBuilder, IdentityKey, Key, Message, OperationId, outgoing_id};
 use onefold_store::Sealer;

@@ -1,9 +1,10 @@
 //! What time does to records: lost outcomes, tombstones, the end of tombstones.
 //!
 //! Nothing depends on the sweeper for being right: whoever reads judges leases and expiry by the time. It works in
-//! small steps, each one statement and one transaction, that pass over records which somebody else has locked, or whose
-//! scope's counter somebody holds, as an open transaction may: those come up again a second later. Of many gateways one at a time takes a step: a lock that ends with the
-//! statement says which. A crash between steps leaves nothing half done and no lock behind.
+//! small steps, each one statement and one transaction, that pass over records which somebody else has locked, or
+//! whose scope's counter somebody holds, as an open transaction may: those come up again a second later. Of many
+//! gateways one at a time takes a step: a lock that ends with the statement says which. A crash between steps leaves
+//! nothing half done and no lock behind.
 
 use onefold_store::{StoreError, Swept};
 use tokio_postgres::types::Type;
@@ -17,7 +18,8 @@ const STEP_RECORDS_MAX: u32 = 500;
 const STEP_LOCK: i64 = 0x4F6E_6566_0000_0001;
 
 /// $2: at most so many; $3: the lock. A record whose end was not yet known when it was made, or that began again, is
-/// only told when to be looked at next; so is one that is passed over (3). Answers how many were buried, deleted, told; NULL: another sweeps.
+/// only told when to be looked at next; so is one that is passed over (3). Answers how many were buried, deleted,
+/// told; NULL: another sweeps.
 pub(crate) const SWEEP: &str = concat!(
     "WITH clock AS MATERIALIZED (",
     clock!(),

@@ -102,8 +102,8 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
     Err(Stopped::ended(stands))
 }
 
-/// Above READ COMMITTED a transaction does not see what was committed while it waited for the lock. So a closure that did
-/// nothing may have been a duplicate's that did not know: then the record stands, made before it had the lock.
+/// Above READ COMMITTED a transaction does not see what was committed while it waited for the lock. So a closure that
+/// did nothing may have been a duplicate's that did not know: then the record stands, made before it had the lock.
 async fn undone(
     id: OperationId,
     ended: Atomically,
