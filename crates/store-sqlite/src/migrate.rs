@@ -50,7 +50,9 @@ const HAS_PLACE: &str = "SELECT count(*) FROM pragma_table_info('onefold_schema'
 /// The oldest schema whose release may work on this one.
 const PLACE: &str = "ALTER TABLE onefold_schema ADD COLUMN min_reader INTEGER";
 /// A schema that was made before there was a place for it is not for older releases.
-const SET_SCHEMA: &str = "UPDATE onefold_schema SET version = ?1, min_reader = max(coalesce(min_reader, version), ?2) WHERE one = 1";
+const SET_SCHEMA: &str =
+    "UPDATE onefold_schema SET version = ?1, min_reader = max(coalesce(min_reader, version), ?2)
+    WHERE one = 1";
 const TABLES: &str = "SELECT count(*), sum(name = 'onefold_schema') FROM sqlite_schema";
 
 #[cfg(test)]
