@@ -103,8 +103,8 @@ pub fn standard(source: &str, id: &str, body: impl AsRef<[u8]>) -> Request {
         .json(body)
 }
 
-/// The settings of a source whose handler is the upstream's [`HANDLER`]. `forward` are further members of it; the secret
-/// is [`SECRET`] unless a line says otherwise.
+/// The settings of a source whose handler is the upstream's [`HANDLER`]. `forward` are further members of it; the
+/// secret is [`SECRET`] unless a line says otherwise.
 #[must_use]
 pub fn inbox(upstream: &Upstream, source: &str, scheme: &str, forward: &str, lines: &str) -> String {
     let names_secrets = lines.lines().any(|line| line.starts_with("secrets"));

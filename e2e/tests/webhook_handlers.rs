@@ -1,4 +1,5 @@
-//! Webhooks as their handlers meet them: one key, order, patience, dead letters, killed gateways. B81, B83, B84, B86, B87.
+//! Webhooks as their handlers meet them: one key, order, patience, dead letters, killed gateways. B81, B83, B84, B86,
+//! B87.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

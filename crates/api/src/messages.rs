@@ -294,8 +294,7 @@ fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Refusal> {
 }
 
 fn acted(acted: &Acted) -> Value {
-    let passed_over = acted.passed_over.iter().map(|(id, why)| json!({"id": id, "why": why}));
-    json!({"done": acted.done, "passed_over": passed_over.collect::<Value>()})
+    view::acted(&acted.done, &acted.passed_over)
 }
 
 fn incoming_id(text: &str) -> Result<OperationId, Refusal> {

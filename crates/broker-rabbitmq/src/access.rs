@@ -5,13 +5,9 @@ use std::time::Duration;
 use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::AMQPUri;
 use lapin::{Connection, ConnectionProperties};
-use onefold_core::retry::Backoff;
 
 /// How long a connection may take to be there.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// The pauses between connections that failed.
-pub(crate) const BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(100), max: Duration::from_secs(5) };
 
 /// A server. Clones mean the same one.
 #[derive(Clone)]

@@ -259,8 +259,7 @@ fn next_step(shown: &Value) -> Option<String> {
 
 fn told(output: Output, acted: &Acted) -> Result<ExitCode, Failure> {
     if output == Output::Json {
-        let passed_over = acted.passed_over.iter().map(|(id, why)| json!({"id": id, "why": why}));
-        print(json!({"done": acted.done, "passed_over": passed_over.collect::<Value>()}))?;
+        print(view::acted(&acted.done, &acted.passed_over))?;
     } else {
         let mut lines: Vec<String> = acted.done.iter().map(|id| format!("done         {id}")).collect();
         lines.extend(acted.passed_over.iter().map(|(id, why)| format!("passed over  {id}: {why}")));

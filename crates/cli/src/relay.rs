@@ -69,6 +69,10 @@ async fn destination(configured: &Configured) -> Result<Destination, Failure> {
         }
         To::Http { url, secrets, lost_answers } => {
             let sink = HttpSink::new(url, secrets.clone()).map_err(|error| wrong(&error))?;
+            let sink = match configured.timeout {
+                Some(timeout) => sink.answer_within(timeout),
+                None => sink,
+            };
             over(configured, sink.lost_answers(if_lost(*lost_answers)))
         }
         To::Smtp { url, sender, lost_answers } => {

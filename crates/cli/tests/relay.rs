@@ -1,4 +1,5 @@
-//! `onefold relay` as a process: webhooks and mail by the settings, and a relay that is killed with a message on its way.
+//! `onefold relay` as a process: webhooks and mail by the settings, and a relay that is killed with a message on its
+//! way.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

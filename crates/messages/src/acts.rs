@@ -1,8 +1,9 @@
 //! What people do to messages: look, send dead letters again, settle unknown sendings, let parked ones be handled
 //! again, grant permits (SEMANTICS 9 and 12).
 //!
-//! *Promises.* Every act needs a reason, which is kept with the message. An act names the attempt after which the person
-//! saw the message, so that two people, or one who asks twice, act once. Many dead letters are sent again with a pace.
+//! *Promises.* Every act needs a reason, which is kept with the message. An act names the attempt after which the
+//! person saw the message, so that two people, or one who asks twice, act once. Many dead letters are sent again with
+//! a pace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use onefold_store::{
     InboxPage, InboxQuery, InboxStore, KeptMessage, NewPermit, OutboxPage, OutboxQuery, OutboxStore, Redrive,
     Redriving, StoreError,
 };
+
+use crate::limits::PAGE;
 
 /// A store with both boxes.
 pub trait MessageStore: OutboxStore + InboxStore {}
@@ -152,7 +155,7 @@ impl Messages {
                     destination: Some(destination.clone()),
                     state: Some(*state),
                     ordering_key: ordering_key.clone(),
-                    limit: 1000,
+                    limit: PAGE,
                     ..OutboxQuery::default()
                 };
                 loop {

@@ -163,9 +163,9 @@ macro_rules! library_conformance {
     };
 }
 
-/// Makes one test of each behaviour of messages: outbox, inbox and handlers. The given function takes the clock and makes
-/// a [`Shop`]: a store with a table of a business beside the messages. It is an
-/// `async fn(Arc<ManualClock>) -> Option<Shop<_>>`, as for [`conformance!`].
+/// Makes one test of each behaviour of messages: outbox, inbox and handlers. The given function takes the clock and
+/// makes a [`Shop`]: a store with a table of a business beside the messages. It is an `async fn(Arc<ManualClock>) ->
+/// Option<Shop<_>>`, as for [`conformance!`].
 #[macro_export]
 macro_rules! messages_conformance {
     ($make:expr) => {

@@ -5,7 +5,7 @@
 use onefold_store::{Finding, Gravity};
 
 use crate::error::Failed;
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// What is missing, as a GRANT would name it. The numbers of the migrations are only read.
 pub(crate) const MISSING: &str = "SELECT 'USAGE ON SCHEMA onefold'::text FROM pg_catalog.pg_namespace n
@@ -25,7 +25,7 @@ pub(crate) const MISSING: &str = "SELECT 'USAGE ON SCHEMA onefold'::text FROM pg
 
 /// Looks for what is missing.
 pub(crate) async fn look(server: &Server) -> Result<Finding, Failed> {
-    let rows = server.ask(MISSING, &[], IfLost::AskAgain).await?;
+    let rows = server.ask(MISSING, &[], Unanswered::AskAgain).await?;
     let missing: Vec<&str> = rows
         .iter()
         .map(|row| row.try_get(0))

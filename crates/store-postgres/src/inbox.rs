@@ -1,8 +1,8 @@
 //! Messages that came in: their marks, made in one transaction with what they bring about.
 //!
-//! Whoever handles a message holds its lock until the end of the transaction, so what is looked at under it is still so
-//! when the mark is written; `(id, round)` is unique all the same, and what stands there in spite of it makes the commit
-//! a rollback. What an entry means is not judged here: rows that stand in the way are handed back.
+//! Whoever handles a message holds its lock until the end of the transaction, so what is looked at under it is still
+//! so when the mark is written; `(id, round)` is unique all the same, and what stands there in spite of it makes the
+//! commit a rollback. What an entry means is not judged here: rows that stand in the way are handed back.
 //!
 //! *After a crash* there is the whole or nothing. When the answer to a commit is lost, the message's lock says when the
 //! server has ended that transaction, and the mark says how.

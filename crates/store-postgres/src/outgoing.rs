@@ -1,10 +1,10 @@
 //! Making messages that are to leave, in a transaction that is open: the business's, an owner's, or one of their own.
 //!
-//! A message with an ordering key holds the lock of that key until its transaction ends, so that the next one of the key
-//! has its place behind it. Several in one statement take their locks in one order. The lock is one of the server's
-//! advisory locks, of which a transaction cannot hold any number: some thousands of ordering keys in one transaction are
-//! an error of the server. Above READ COMMITTED a wait for the lock does not end in a serialization failure; the places
-//! are in order all the same.
+//! A message with an ordering key holds the lock of that key until its transaction ends, so that the next one of the
+//! key has its place behind it. Several in one statement take their locks in one order. The lock is one of the
+//! server's advisory locks, of which a transaction cannot hold any number: some thousands of ordering keys in one
+//! transaction are an error of the server. Above READ COMMITTED a wait for the lock does not end in a serialization
+//! failure; the places are in order all the same.
 
 use onefold_core::{FingerprintBuilder, IdentityKey, Key, Message, OperationId, outgoing_id};
 use onefold_store::Sealer;
@@ -13,7 +13,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Ask;
 use crate::row::{clock, get};
-use crate::server::IfLost;
+use crate::server::Unanswered;
 
 /// For each message, in the order of the arrays: whether it is new.
 pub(crate) const PUT: &str =
@@ -75,7 +75,7 @@ pub(crate) async fn put<A: Ask>(
     let now = ask.now();
     let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
     let columns = Columns::of(&messages);
-    let rows = ask.ask(PUT, &columns.params(&now, &cause), IfLost::GiveUp).await?;
+    let rows = ask.ask(PUT, &columns.params(&now, &cause), Unanswered::GiveUp).await?;
     let mut new = 0;
     for row in &rows {
         new += u64::from(get::<bool>(row, 0)?);
@@ -93,12 +93,12 @@ pub(crate) async fn put_once<A: Ask>(
     let (now, key) = (ask.now(), effect.as_bytes());
     let noted: [(&(dyn ToSql + Sync), Type); 3] =
         [(&now, Type::INT8), (&key, Type::BYTEA), (&by.as_bytes().as_slice(), Type::BYTEA)];
-    if ask.ask(EFFECT, &noted, IfLost::GiveUp).await?.is_empty() {
+    if ask.ask(EFFECT, &noted, Unanswered::GiveUp).await?.is_empty() {
         return Ok(false);
     }
     let made = put(vec![message], None, ask).await? > 0;
     if !made {
-        ask.ask(FORGET_EFFECT, &[(&key, Type::BYTEA)], IfLost::GiveUp).await?;
+        ask.ask(FORGET_EFFECT, &[(&key, Type::BYTEA)], Unanswered::GiveUp).await?;
     }
     Ok(made)
 }

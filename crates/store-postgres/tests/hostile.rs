@@ -1,5 +1,5 @@
-//! A database in which somebody may make operators and functions in a schema of the search path: the store's own statements must not
-//! use them, or they would run under its role and tell it the time.
+//! A database in which somebody may make operators and functions in a schema of the search path: the store's own
+//! statements must not use them, or they would run under its role and tell it the time.
 
 mod asking;
 

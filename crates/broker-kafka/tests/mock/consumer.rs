@@ -7,8 +7,8 @@ use onefold_broker_kafka::Subscription;
 use onefold_messages::Order;
 use onefold_testkit::wait;
 
-use crate::ledger::Ledger;
 use crate::rig::{GROUP, Mock, PATIENCE, TOPIC, accepted, committed, consume, message, mock, sink};
+use onefold_storm::Ledger;
 
 fn ordered() -> Subscription {
     Subscription { order: Order::PerKey, ..Subscription::new(TOPIC, GROUP) }

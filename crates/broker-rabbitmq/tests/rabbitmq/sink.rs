@@ -7,9 +7,9 @@ use onefold_broker_rabbitmq::{Access, Kind, RabbitSink, Subscription};
 use onefold_messages::{Message, Sending, Sink};
 use onefold_testkit::{RabbitServer, TestDirectory, wait};
 
-use crate::ledger::Ledger;
 use crate::proxy::{Proxy, Swallow};
 use crate::rig::{PATIENCE, Watcher, accepted, consume, message, name, sink};
+use onefold_storm::Ledger;
 
 #[tokio::test]
 async fn a_message_arrives_with_its_id_and_headers_and_copies_are_settled_at_once() {

@@ -48,19 +48,19 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "timeout",
         value: "duration above `0s`",
-        default: Means("`\"30s\"`; with `smtp` as long as the protocol needs"),
+        default: Means("`\"30s\"`; with `http` 20 s, with `smtp` eleven minutes, as the protocol needs"),
         says: "How long one sending may take.",
     },
     Setting {
         name: "attempts",
         value: "number from 1 to 1000",
-        default: Means("`30`; with `smtp` fewer"),
+        default: Means("`30`"),
         says: "Failed sendings after which a message is a dead letter.",
     },
     Setting {
         name: "concurrency",
         value: "number from 1 to 1000",
-        default: Means("`64`; with `smtp` fewer"),
+        default: Means("`64`; with `smtp` 8"),
         says: "Messages on their way at once.",
     },
 ];

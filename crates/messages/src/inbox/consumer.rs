@@ -88,7 +88,8 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
     }
 
     /// Handles again, from the bodies that are kept, every message that a permit lets through for this build, in the
-    /// order in which they first came. A permit for a source, without a damaged build, rebuilds a projection from its start.
+    /// order in which they first came. A permit for a source, without a damaged build, rebuilds a projection from its
+    /// start.
     ///
     /// Each message is let through once for each permit, so after an error or a crash call it again. Needs
     /// [`InboxSettings::keep_bodies`](super::InboxSettings::keep_bodies) from before; other messages come through when

@@ -9,9 +9,7 @@ use onefold_core::{Delivery, InboxEntry, InboxState, judge_delivery};
 use onefold_store::{InboxQuery, KeptMessage, StoreError};
 
 use super::{Arrival, CONSUMER, HANDLER, Inner, Read};
-
-/// Entries that are read at once.
-const PAGE: u32 = 1000;
+use crate::limits::PAGE;
 
 impl Inner {
     /// Lets through what nobody delivers again by himself. `gone_through` are the permits that need no further look.
