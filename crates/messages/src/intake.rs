@@ -259,10 +259,11 @@ impl Inner {
         entries: &[InboxEntry],
     ) -> Result<Admitted, StoreError> {
         let round = entries.iter().map(|entry| entry.round).max().unwrap_or_default();
-        let conflicts: u64 = entries.iter().map(|entry| entry.conflicts).sum();
-        self.count(id, round, |counts| counts.conflicts += 1);
+        let written: u64 = entries.iter().map(|entry| entry.conflicts).sum();
+        // With those that are not written yet: a flood comes faster than they are.
+        let conflicts = written + self.count(id, round, |counts| counts.conflicts += 1).conflicts;
         tracing::warn!(source = arrival.source, message = %id, "another body came under the id of a message; it is not forwarded");
-        if conflicts < EVIDENCE_MAX {
+        if conflicts <= EVIDENCE_MAX {
             let digest = to_hex(&arrival.fingerprint.digest);
             let name = format!("conflict-{id}-{}", &digest[..32]);
             let identity = identity(&arrival.source, &Key::new(name).expect("digits and dashes are a key"));
@@ -275,8 +276,12 @@ impl Inner {
         Ok(Admitted::Conflict)
     }
 
-    fn count(&self, id: OperationId, round: u32, add: impl FnOnce(&mut DeliveryCounts)) {
-        add(self.counts.lock().expect("nobody panics under it").entry((id, round)).or_default());
+    /// Adds; what is counted and not written yet.
+    fn count(&self, id: OperationId, round: u32, add: impl FnOnce(&mut DeliveryCounts)) -> DeliveryCounts {
+        let mut counts = self.counts.lock().expect("nobody panics under it");
+        let counts = counts.entry((id, round)).or_default();
+        add(counts);
+        *counts
     }
 }
 
