@@ -85,3 +85,18 @@ async fn ids_and_entities_of_odd_characters_are_carried() {
     let Some((_database, gateway)) = gateway(&upstream, "", ORDERED).await else { return };
     odd_characters_are_carried(&gateway, &upstream).await;
 }
+
+/// It would not fit into an index of the database: the sender is told so, and not that it should try for ever.
+#[tokio::test]
+async fn an_entity_that_is_too_long_to_be_ordered_by_is_refused_and_nothing_is_noted() {
+    let upstream = Upstream::start().await;
+    let Some((_database, gateway)) = gateway(&upstream, "", ORDERED).await else { return };
+    // No two pieces of it are alike, so that it cannot be compressed.
+    let long: String = (0..1500_u32).map(|n| format!("{:08x}", n.wrapping_mul(2_654_435_761))).collect();
+    let answer = gateway.send(&stripe(event("evt_1", &long, 1, "active"))).await;
+    assert_problem(&answer, 400, "request-invalid");
+    let fits = &long[..1024];
+    assert_eq!(gateway.send(&stripe(event("evt_1", fits, 1, "active"))).await.status, 202);
+    upstream.reached(HANDLER, 1).await;
+    assert_eq!(upstream.seen_at(HANDLER)[0].header("onefold-ordering-key"), Some(fits));
+}

@@ -257,14 +257,16 @@ impl Inner {
         entries: &[InboxEntry],
     ) -> Result<Admitted, StoreError> {
         let round = entries.iter().map(|entry| entry.round).max().unwrap_or_default();
-        let conflicts: u64 = entries.iter().map(|entry| entry.conflicts).sum();
+        let written: u64 = entries.iter().map(|entry| entry.conflicts).sum();
         self.tally.add(id, round, ONE_CONFLICT);
+        // With those that are not written yet: a flood comes faster than they are.
+        let conflicts = written + self.tally.gathered(id, round).conflicts;
         tracing::warn!(
             source = arrival.source,
             message = %id,
             "another body came under the id of a message; it is not forwarded"
         );
-        if conflicts < EVIDENCE_MAX {
+        if conflicts <= EVIDENCE_MAX {
             let digest = to_hex(&arrival.fingerprint.digest);
             let name = format!("conflict-{id}-{}", &digest[..32]);
             let identity = identity(&arrival.source, &Key::new(name).expect("digits and dashes are a key"));

@@ -38,6 +38,11 @@ impl Tally {
         !std::mem::replace(&mut gathered.promised, true)
     }
 
+    /// What was counted of a message and is not written yet.
+    pub(crate) fn gathered(&self, id: OperationId, round: u32) -> DeliveryCounts {
+        self.0.lock().counts.get(&(id, round)).copied().unwrap_or_default()
+    }
+
     /// Writes what was gathered. What the store does not take stays.
     pub(crate) async fn write<S: InboxStore + ?Sized>(&self, store: &S) -> Result<(), StoreError> {
         let counts = std::mem::take(&mut self.0.lock().counts);

@@ -20,6 +20,14 @@ pub(crate) const PUT: &str =
     "SELECT onefold.outbox_put($1, i.lock, i.id, i.destination, i.address, i.ordering_key, i.form, $2)
     FROM unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
     WITH ORDINALITY AS i (lock, id, destination, address, ordering_key, form, n) ORDER BY i.n";
+/// Forgets those of $1 that are done.
+pub(crate) const FORGET_DONE: &str = "WITH old AS MATERIALIZED (
+        SELECT d.place FROM onefold.outbox m JOIN onefold.outbox_done d ON d.place = m.place
+        WHERE m.id = ANY ($1) FOR UPDATE OF d
+    ),
+    gone AS (DELETE FROM onefold.outbox m USING old WHERE m.place = old.place RETURNING m.id),
+    unacted AS (DELETE FROM onefold.acts a USING gone WHERE NOT a.incoming AND a.message = gone.id)
+    DELETE FROM onefold.outbox_done d USING old WHERE d.place = old.place";
 
 /// A row: the effect is the first of its kind.
 pub(crate) const EFFECT: &str = concat!(
@@ -81,6 +89,24 @@ pub(crate) async fn put<A: Ask>(
         new += u64::from(get::<bool>(row, 0)?);
     }
     Ok(new)
+}
+
+/// Makes them as [`put`] does, and again those that were made and done before.
+pub(crate) async fn put_anew<A: Ask>(
+    messages: impl Fn() -> Vec<Outgoing>,
+    cause: OperationId,
+    ask: &A,
+) -> Result<u64, A::Error> {
+    let first = messages();
+    let all = first.len() as u64;
+    let made = put(first, Some(cause), ask).await?;
+    if made == all {
+        return Ok(made);
+    }
+    let again = messages();
+    let ids: Vec<&[u8]> = again.iter().map(|message| message.id.as_str().as_bytes()).collect();
+    ask.ask(FORGET_DONE, &[(&ids, Type::BYTEA_ARRAY)], IfLost::GiveUp).await?;
+    Ok(made + put(again, Some(cause), ask).await?)
 }
 
 /// Makes the one message of an effect in this transaction, which `by` asked for; false: the effect happened before.

@@ -12,7 +12,7 @@ use super::gateway::{required, set};
 use super::{Environment, secret};
 use crate::kind::{FIELD, HEADER, INBOX_SOURCE, PLACE, SERVICE_URL, TEXT};
 use crate::quantity::{RETENTION, SPAN};
-use crate::{Forward, Inbox, Reply};
+use crate::{Forward, Inbox, Reply, Upstream};
 
 /// More tries of one delivery than this are a limit that never bites.
 const ATTEMPTS_MAX: u64 = 1000;
@@ -46,10 +46,19 @@ const KEYS: &[(&str, KeyForm)] =
     &[("text", KeyForm::Text), ("hex", KeyForm::Hex), ("base64", KeyForm::Base64)];
 
 /// Every source, in order.
-pub(super) fn read(root: &Table<'_>, environment: Environment<'_>) -> Vec<Inbox> {
+pub(super) fn read(
+    root: &Table<'_>,
+    upstream: Option<&Upstream>,
+    environment: Environment<'_>,
+) -> Vec<Inbox> {
     let mut read: Vec<Inbox> = Vec::new();
     for table in root.tables("inbox") {
         let Some(inbox) = one(&table, environment) else { continue };
+        if upstream.is_some_and(|upstream| upstream.url.leads_where(&inbox.forward.url)) {
+            let at = table.get("forward").map_or(table.at, |value| value.at);
+            let message = "the handler is on the upstream: what anybody sends to its path reaches it as well, unverified; give it a host or a port of its own, or let it check the signature again";
+            table.report.warning(at, &table.field_of("forward"), message);
+        }
         match read.iter().any(|other| other.source == inbox.source) {
             true => table.refuse("source", "another [[inbox]] has this source; write another"),
             false => read.push(inbox),

@@ -46,7 +46,13 @@ impl Inner {
         loop {
             let page = self.store.list_inbox(query.clone()).await?;
             for entry in page.entries.iter().filter(|entry| entry.kept && wanted(entry)) {
-                self.once_more(entry, read).await?;
+                match self.once_more(entry, read).await {
+                    // It is about this one, and holds up no other.
+                    Err(StoreError::Refused(why)) => {
+                        tracing::error!(message = %entry.id, why, "a kept webhook cannot go on");
+                    }
+                    done => done?,
+                }
             }
             match page.next_cursor {
                 Some(cursor) => query.cursor = Some(cursor),
