@@ -261,7 +261,7 @@ impl Inner {
         let round = entries.iter().map(|entry| entry.round).max().unwrap_or_default();
         let conflicts: u64 = entries.iter().map(|entry| entry.conflicts).sum();
         self.count(id, round, |counts| counts.conflicts += 1);
-        tracing::warn!(source = arrival.source, message = %id, "another body came under the id of a message; it is not forwarded");
+        tracing::warn!(source = arrival.source, id = %id, "another body came under the id of a message; it is not forwarded");
         if conflicts < EVIDENCE_MAX {
             let digest = to_hex(&arrival.fingerprint.digest);
             let name = format!("conflict-{id}-{}", &digest[..32]);
