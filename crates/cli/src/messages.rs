@@ -150,11 +150,12 @@ async fn list_incoming(messages: &Messages, output: Output, wanted: InboxList) -
             printable(&entry.handler),
             entry.round.to_string(),
             age(entry.received_at, page.now),
+            entry.reason.as_deref().map_or("-".into(), printable),
         ]
     };
     listed(
         output,
-        &["id", "consumer", "source", "message", "state", "handler", "round", "age"],
+        &["id", "consumer", "source", "message", "state", "handler", "round", "age", "reason"],
         (&page.entries, page.next_cursor),
         |entry| view::incoming(entry, page.now),
         row,
@@ -250,6 +251,11 @@ fn next_step(shown: &Value) -> Option<String> {
              onefold outbox redrive {id} --as delivered --reason …\n  \
              onefold outbox redrive {id} --as send-again --reason …   (only when it did not)"
         )),
+        "sending" => Some(
+            "\nIt is on its way. If the process that sends it was lost, it is taken up again when its lease is over: the \
+             `timeout` of its destination (of the webhook's `forward`) and 15 s more."
+                .into(),
+        ),
         "parked" => Some(format!(
             "\nMend what failed, then let it be handled again:\n  onefold inbox redrive {id} --reason …"
         )),

@@ -10,6 +10,7 @@ use onefold_config::{Destination as Configured, LostAnswers, Settings, To};
 use onefold_engine::{Engine, Limits};
 use onefold_messages::limits::SENT_KEPT;
 use onefold_messages::{Destination, IfLost, Relay, Sink};
+use onefold_store::OutboxStore;
 
 use crate::args::Common;
 use crate::end_signals::EndSignals;
@@ -41,8 +42,9 @@ pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
     let sweep_every = settings.store.sweep_every;
     let keepers =
         [engine.keep(sweep_every), engine.keep_messages(store.message_store(), sweep_every, SENT_KEPT)];
-    let relay = Relay::start(&outbox, destinations);
     let names: Vec<&str> = settings.destinations.iter().map(|one| one.name.as_str()).collect();
+    warn_of_orphans(outbox.as_ref(), &names).await;
+    let relay = Relay::start(&outbox, destinations);
     print(format!("relaying to {}", names.join(", ")))?;
 
     end.wait().await;
@@ -54,6 +56,20 @@ pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
         left => Err(Failure::failed(format!(
             "{left} messages were on their way when the grace was over; they are sent again, or held, when their leases end"
         ))),
+    }
+}
+
+/// Messages for a destination that is misspelt somewhere would wait in silence. Webhooks are the gateway's to forward.
+async fn warn_of_orphans(outbox: &dyn OutboxStore, names: &[&str]) {
+    for found in outbox.survey_outbox().await.unwrap_or_default() {
+        let destination = found.destination.as_str();
+        if found.depth > 0 && !names.contains(&destination) && !destination.starts_with("inbox/") {
+            tracing::warn!(
+                destination,
+                waiting = found.depth,
+                "messages wait for a destination that this relay does not have"
+            );
+        }
     }
 }
 

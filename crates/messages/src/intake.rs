@@ -263,7 +263,7 @@ impl Inner {
         let conflicts = written + self.tally.gathered(id, round).conflicts;
         tracing::warn!(
             source = arrival.source,
-            message = %id,
+            id = %id,
             "another body came under the id of a message; it is not forwarded"
         );
         if conflicts <= EVIDENCE_MAX {

@@ -96,7 +96,7 @@ impl Sink for Handler {
         if let Some(reason) = reason {
             tracing::warn!(
                 source = self.source,
-                message = message.id.as_str(),
+                id = message.id.as_str(),
                 reason,
                 "a handler did not accept a message"
             );

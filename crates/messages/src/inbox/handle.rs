@@ -227,7 +227,7 @@ impl<S: ConsumeStore + 'static> Inner<S> {
         match entry.state {
             InboxState::Parked => {
                 let consumer = &self.settings.consumer;
-                tracing::warn!(consumer, message = %entry.id, round, "a message is in the dead list");
+                tracing::warn!(consumer, id = %entry.id, round, "a message is in the dead list");
                 self.ended(Handling::Parked, "parked")
             }
             InboxState::Failing => {

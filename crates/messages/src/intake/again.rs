@@ -72,7 +72,7 @@ impl Inner {
         let kept = self.store.kept_message(entry.id, entry.round).await?;
         if let Some(arrival) = kept.and_then(|kept| arrival(entry, kept, read)) {
             let admitted = self.admit(arrival).await?;
-            tracing::info!(message = %entry.id, ?admitted, "a kept webhook was let through");
+            tracing::info!(id = %entry.id, ?admitted, "a kept webhook was let through");
         }
         Ok(())
     }

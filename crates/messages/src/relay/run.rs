@@ -176,6 +176,9 @@ impl Course {
             Ok(ours) => {
                 self.store_errors = 0;
                 self.held.fetch_sub(ours.len() as u64, Ordering::Relaxed);
+                for (settlement, _) in self.unsettled.iter().zip(&ours).filter(|(_, ours)| **ours) {
+                    self.tell(settlement);
+                }
                 let superseded = ours.iter().filter(|ours| !**ours).count();
                 if superseded > 0 {
                     tracing::warn!(
@@ -187,6 +190,20 @@ impl Course {
                 self.unsettled.clear();
             }
             Err(error) => self.away(&error),
+        }
+    }
+
+    /// Logs what waits for a person from now on.
+    fn tell(&self, Settlement { id, sent, .. }: &Settlement) {
+        let (destination, id) = (&self.destination.name, id.as_str());
+        match sent {
+            Sent::Dead { reason } => {
+                tracing::warn!(destination, id, reason, "a message is a dead letter and waits for a person");
+            }
+            Sent::Unknown { reason } => {
+                tracing::warn!(destination, id, reason, "a message may have arrived and waits for a person");
+            }
+            Sent::Delivered | Sent::Again { .. } => {}
         }
     }
 
