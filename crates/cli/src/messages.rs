@@ -240,7 +240,7 @@ fn show(output: Output, shown: &Value) -> Result<ExitCode, Failure> {
 
 /// What the operator can do about it.
 fn next_step(shown: &Value) -> Option<String> {
-    let id = shown["id"].as_str()?;
+    let (id, attempt) = (shown["id"].as_str()?, &shown["attempt"]);
     match shown["state"].as_str()? {
         "dead" => Some(format!(
             "\nSee that its destination takes it now, then send it again:\n  \
@@ -248,8 +248,8 @@ fn next_step(shown: &Value) -> Option<String> {
         )),
         "outcome_unknown" => Some(format!(
             "\nFind out whether it arrived, then settle it:\n  \
-             onefold outbox redrive {id} --as delivered --reason …\n  \
-             onefold outbox redrive {id} --as send-again --reason …   (only when it did not)"
+             onefold outbox redrive {id} --attempt {attempt} --as delivered --reason …\n  \
+             onefold outbox redrive {id} --attempt {attempt} --as send-again --reason …   (only when it did not)"
         )),
         "sending" => Some(
             "\nIt is on its way. If the process that sends it was lost, it is taken up again when its lease is over: the \
@@ -296,8 +296,8 @@ fn act_on_outgoing(wanted: OutboxRedrive) -> Result<ActOnOutgoing, Failure> {
         RedriveAs::Delivered => Redrive::Delivered,
         RedriveAs::Discarded => Redrive::Discard,
     };
-    let (per_second, reason) = (Some(wanted.per_second), wanted.reason);
-    Ok(ActOnOutgoing { which, redrive, per_second, who: who(), reason })
+    let (seen_attempt, per_second, reason) = (wanted.attempt, Some(wanted.per_second), wanted.reason);
+    Ok(ActOnOutgoing { which, seen_attempt, redrive, per_second, who: who(), reason })
 }
 
 fn new_permit(wanted: Grant) -> Result<NewPermit, Failure> {
