@@ -1,8 +1,9 @@
 //! `library`: a service's transaction in atomic mode, beside the same transaction without idempotency; replays; and a
 //! hot key.
 //!
-//! The two take turns on one database, over tables that already hold so many records, each after a checkpoint. Both send
-//! unnamed statements over connections of this process: the plain one `BEGIN`, one insert, `COMMIT`, one after the other.
+//! The two take turns on one database, over tables that already hold so many records, each after a checkpoint. Both
+//! send unnamed statements over connections of this process: the plain one `BEGIN`, one insert, `COMMIT`, one after
+//! the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! The same order through the adapter for sqlx, which cannot pipeline: in a transaction of the service's own pool, with the
-//! claim and the end in it, beside that transaction without them.
+//! The same order through the adapter for sqlx, which cannot pipeline: in a transaction of the service's own pool,
+//! with the claim and the end in it, beside that transaction without them.
 
 use anyhow::{Result, bail};
 use onefold::{Operation, Scope};

@@ -65,7 +65,8 @@ pub(crate) async fn relayed(store: Arc<dyn OutboxStore>, messages: u32, kind: Ke
     Ok(f64::from(messages) / took.as_secs_f64())
 }
 
-/// The 99th percentile from the commit of a message to its destination, in milliseconds, where so many come in a second.
+/// The 99th percentile from the commit of a message to its destination, in milliseconds, where so many come in a
+/// second.
 pub(crate) async fn latency(store: Arc<dyn OutboxStore>, per_s: f64, settings: &Settings) -> Result<f64> {
     let counting = Counting::new();
     let relay = Relay::start(&store, vec![Destination::new(DESTINATION, counting.clone())]);

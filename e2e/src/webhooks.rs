@@ -103,8 +103,8 @@ pub fn standard(source: &str, id: &str, body: impl AsRef<[u8]>) -> Request {
         .json(body)
 }
 
-/// The settings of a source whose handler is the upstream's [`HANDLER`]. `forward` are further members of it; the secret
-/// is [`SECRET`] unless a line says otherwise.
+/// The settings of a source whose handler is the upstream's [`HANDLER`]. `forward` are further members of it; the
+/// secret is [`SECRET`] unless a line says otherwise.
 #[must_use]
 pub fn inbox(upstream: &Upstream, source: &str, scheme: &str, forward: &str, lines: &str) -> String {
     let names_secrets = lines.lines().any(|line| line.starts_with("secrets"));
@@ -164,4 +164,20 @@ pub fn event(id: &str, entity: &str, created: u64, status: &str) -> String {
     format!(
         r#"{{"id":"{id}","object":"event","created":{created},"data":{{"object":{{"id":"{entity}","status":"{status}"}}}}}}"#
     )
+}
+
+/// Delivers a message whose id and entity hold what no header, terminal or text column takes, a duplicate of it, and
+/// another body under its id. The source orders by entity.
+///
+/// # Panics
+/// When one of them is not told apart.
+pub async fn odd_characters_are_carried(gateway: &Gateway, upstream: &Upstream) {
+    let body = |status| event(r"evt_\u0000\n\u202e", r"sub_\u0000\u00e9", 1, status);
+    assert_eq!(gateway.send(&stripe(body("active"))).await.status, 202);
+    all_delivered(gateway, 1).await;
+    assert_eq!(gateway.send(&stripe(body("active"))).await.status, 200);
+    assert_eq!(gateway.send(&stripe(body("incomplete"))).await.status, 409);
+    assert_eq!(incoming(gateway, &["--state", "parked"]).await.len(), 1);
+    let seen = upstream.seen_at(HANDLER);
+    assert!(seen.len() == 1 && seen[0].header("idempotency-key").is_some(), "{seen:?}");
 }

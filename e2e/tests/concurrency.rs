@@ -1,5 +1,5 @@
-//! Section 3 of the cases: many callers at once, leases, several gateways, on each kind of store; with section 4 behind a
-//! pooler it is B125.
+//! Section 3 of the cases: many callers at once, leases, several gateways, on each kind of store; with section 4
+//! behind a pooler it is B125.
 //!
 //! B30's other half (a memory store with several replicas) has no subject: the gateway offers no such store.
 //! B33 is a library's case; here stands its twin for the gateway.

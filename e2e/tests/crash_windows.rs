@@ -1,4 +1,5 @@
-//! Section 4 of the cases: crashes, hung-up callers, lost connections, on each kind of store; behind a pooler it is B125.
+//! Section 4 of the cases: crashes, hung-up callers, lost connections, on each kind of store; behind a pooler it is
+//! B125.
 //!
 //! B34 (effect and record in one database) belongs to the library, which the gateway is not; it has no twin.
 

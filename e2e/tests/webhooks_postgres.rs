@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use onefold_e2e::webhooks::{HANDLER, all_delivered, event, inbox, incoming, setup, stripe};
+use onefold_e2e::webhooks::{
+    HANDLER, all_delivered, event, inbox, incoming, odd_characters_are_carried, setup, stripe,
+};
 use onefold_e2e::{assert_problem, parallel};
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::{Gate, Gateway, Reply, Upstream, wait};
@@ -75,4 +77,26 @@ async fn a_gateway_killed_while_the_handler_works_asks_again_under_the_same_key(
     all_delivered(&gateway, 1).await;
     let seen = upstream.seen_at(HANDLER);
     assert_eq!(seen[0].header("idempotency-key"), seen[1].header("idempotency-key"));
+}
+
+#[tokio::test]
+async fn ids_and_entities_of_odd_characters_are_carried() {
+    let upstream = Upstream::start().await;
+    let Some((_database, gateway)) = gateway(&upstream, "", ORDERED).await else { return };
+    odd_characters_are_carried(&gateway, &upstream).await;
+}
+
+/// It would not fit into an index of the database: the sender is told so, and not that it should try for ever.
+#[tokio::test]
+async fn an_entity_that_is_too_long_to_be_ordered_by_is_refused_and_nothing_is_noted() {
+    let upstream = Upstream::start().await;
+    let Some((_database, gateway)) = gateway(&upstream, "", ORDERED).await else { return };
+    // No two pieces of it are alike, so that it cannot be compressed.
+    let long: String = (0..1500_u32).map(|n| format!("{:08x}", n.wrapping_mul(2_654_435_761))).collect();
+    let answer = gateway.send(&stripe(event("evt_1", &long, 1, "active"))).await;
+    assert_problem(&answer, 400, "request-invalid");
+    let fits = &long[..1024];
+    assert_eq!(gateway.send(&stripe(event("evt_1", fits, 1, "active"))).await.status, 202);
+    upstream.reached(HANDLER, 1).await;
+    assert_eq!(upstream.seen_at(HANDLER)[0].header("onefold-ordering-key"), Some(fits));
 }

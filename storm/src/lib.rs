@@ -2,6 +2,8 @@
 //! that consume it with the inbox are killed (SIGKILL) every second; its mirror image kills relays, also between the
 //! broker's word and their own note. Afterwards the effects are counted in the consumers' database.
 //!
+//! Beside it a [`Ledger`], for the tests that look at one delivery and need no inbox.
+//!
 //! A broker's test brings a [`Broker`] and one test that is the child, which the storm starts as a process:
 //!
 //! ```ignore
@@ -17,11 +19,13 @@
 
 mod child;
 mod database;
+mod ledger;
 mod parent;
 
 use async_trait::async_trait;
 
 pub use child::{Child, Role};
+pub use ledger::{Done, Ledger};
 pub use parent::{Report, Storm};
 
 /// Keys under which the storm's messages are ordered.
@@ -61,14 +65,14 @@ pub trait Broker {
     /// alone, so that the broker takes none for a duplicate. Returns when all are accepted.
     async fn publish(&mut self, copies: &[Copy]);
 
-    /// Messages that the broker has for the consumers, undelivered or not settled. While a child runs those that are out at
-    /// it may be missing.
+    /// Messages that the broker has for the consumers, undelivered or not settled. While a child runs those that are
+    /// out at it may be missing.
     async fn left(&mut self) -> u64;
 }
 
-/// Each message 1 to 5 times: the first copies keep their order, so that the order of a key is known, and every other
-/// copy stands at a random place behind.
-fn shuffled(count: usize) -> Vec<Copy> {
+/// The numbers of `count` messages, each 1 to 5 times: the first copies keep their order, so that the order of a key is
+/// known, and every other copy stands at a random place behind.
+pub fn shuffled(count: usize) -> Vec<usize> {
     let mut copies: Vec<(f64, usize)> = Vec::new();
     for number in 0..count {
         copies.push((number as f64, number));
@@ -77,5 +81,5 @@ fn shuffled(count: usize) -> Vec<Copy> {
         }
     }
     copies.sort_by(|one, other| one.0.total_cmp(&other.0));
-    copies.into_iter().map(|(_, number)| Copy::of(number)).collect()
+    copies.into_iter().map(|(_, number)| number).collect()
 }

@@ -72,10 +72,10 @@ impl Storm {
     /// Every message 1 to 5 times in shuffled order, and consumers that are killed every second, so many at once.
     ///
     /// # Panics
-    /// Unless each message has one effect, those of a key in their order, the broker is empty and every duplicate that no
-    /// killed process took along is counted.
+    /// Unless each message has one effect, those of a key in their order, the broker is empty and every duplicate
+    /// that no killed process took along is counted.
     pub async fn kills_consumers(&self, broker: &mut impl Broker, at_once: usize) -> Report {
-        let copies = shuffled(self.count);
+        let copies: Vec<Copy> = shuffled(self.count).into_iter().map(Copy::of).collect();
         broker.publish(&copies).await;
         let mut kills = 0;
         wait::until_within(PATIENCE, "everything is consumed", async || {
@@ -99,8 +99,8 @@ impl Storm {
         Report { messages: self.count, sent: copies.len() + calm.len(), duplicates, kills }
     }
 
-    /// Every message in an outbox, and relays that are killed, some of them after the broker's word and before their own
-    /// note. Consumers with the inbox see each message once.
+    /// Every message in an outbox, and relays that are killed, some of them after the broker's word and before their
+    /// own note. Consumers with the inbox see each message once.
     ///
     /// # Panics
     /// Unless each message has one effect, those of a key in their order, and both the outbox and the broker are empty.

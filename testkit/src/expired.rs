@@ -34,7 +34,8 @@ pub struct Counted {
 
 const COPY_IN_FILE: &str = "
     CREATE TEMP TABLE original AS
-        SELECT o.seq, c.seq AS last, $now - $ago AS expires FROM onefold_operations o JOIN onefold_outcomes u ON u.seq = o.seq, onefold_clock c
+        SELECT o.seq, c.seq AS last, $now - $ago AS expires
+        FROM onefold_operations o JOIN onefold_outcomes u ON u.seq = o.seq, onefold_clock c
         WHERE u.state = 2 AND o.scope IS NOT NULL ORDER BY o.seq LIMIT 1;
     CREATE TEMP TABLE copies AS
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $copies) SELECT i FROM n;

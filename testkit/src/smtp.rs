@@ -1,4 +1,5 @@
-//! A mail server for tests: aiosmtpd, which can be told to take a mail and to cut the connection in place of the answer.
+//! A mail server for tests: aiosmtpd, which can be told to take a mail and to cut the connection in place of the
+//! answer.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -107,8 +108,8 @@ impl SmtpServer {
         self.port
     }
 
-    /// What it does with the mails from its first one on, one word for each (`smtp_server.py` lists them); it takes what
-    /// is beyond them.
+    /// What it does with the mails from its first one on, one word for each (`smtp_server.py` lists them); it takes
+    /// what is beyond them.
     ///
     /// # Panics
     /// When the order cannot be written.

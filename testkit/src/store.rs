@@ -1,5 +1,5 @@
-//! Where the records of a test are: a SQLite file, or a PostgreSQL database, straight or behind PgBouncer in transaction
-//! mode.
+//! Where the records of a test are: a SQLite file, or a PostgreSQL database, straight or behind PgBouncer in
+//! transaction mode.
 //!
 //! A store is one test's own and is given by a URL, so that gateways, commands and programs of the library find it
 //! alike. [`on_each_store!`](crate::on_each_store) runs a case over all of them: the case is written once.

@@ -200,11 +200,6 @@ impl Wire {
             }
         }
     }
-
-    /// Whether the peer has closed: true once a read ends or fails, false as soon as it brings bytes.
-    pub async fn is_closed_by_peer(&mut self) -> bool {
-        self.ahead.is_empty() && !matches!(self.fill().await, Ok(1..))
-    }
 }
 
 /// Where `needle` begins in `hay`.

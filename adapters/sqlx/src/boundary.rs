@@ -65,17 +65,17 @@ impl Boundary {
         &self.engine
     }
 
-    /// Starts what runs beside the calls, for as long as the answer is kept: it writes counters, marks lost outcomes and
-    /// sweeps what has expired.
+    /// Starts what runs beside the calls, for as long as the answer is kept: it writes counters, marks lost outcomes
+    /// and sweeps what has expired.
     pub fn keep(&self, sweep_every: Duration) -> Keeper {
         self.engine.keep(sweep_every)
     }
 
     /// Claims the operation in the caller's transaction. Waits for the end of another transaction that has it.
     ///
-    /// [`Error::Call`] of an operation that is known leaves the transaction as it was. [`Error::Database`] ends it: under
-    /// REPEATABLE READ and SERIALIZABLE a lost claim can be a serialization failure, and the whole is run again.
-    /// Cancellation: roll the transaction back.
+    /// [`Error::Call`] of an operation that is known leaves the transaction as it was. [`Error::Database`] ends it:
+    /// under REPEATABLE READ and SERIALIZABLE a lost claim can be a serialization failure, and the whole is run
+    /// again. Cancellation: roll the transaction back.
     pub async fn claim<T: DeserializeOwned>(
         &self,
         tx: &mut Transaction<'_, Postgres>,
@@ -99,17 +99,17 @@ impl Boundary {
 }
 
 impl Boundary {
-    /// Makes a message on its way out in the caller's transaction. False: a message under this id was made before. Relays
-    /// see it once the caller has committed. With an ordering key, whoever makes a message of the same key waits for the
-    /// end of this transaction.
+    /// Makes a message on its way out in the caller's transaction. False: a message under this id was made before.
+    /// Relays see it once the caller has committed. With an ordering key, whoever makes a message of the same key
+    /// waits for the end of this transaction.
     ///
     /// Errors and cancellation: roll back.
     pub async fn enqueue(&self, tx: &mut PgConnection, message: Message) -> Result<bool, Error> {
         self.store.enqueue_over(&mut Inside(tx), message).await
     }
 
-    /// Makes the one message for an effect in the caller's transaction, under an id that follows from the effect; `by` is
-    /// the operation that asks for it. False: the effect happened before, and nothing is written.
+    /// Makes the one message for an effect in the caller's transaction, under an id that follows from the effect;
+    /// `by` is the operation that asks for it. False: the effect happened before, and nothing is written.
     ///
     /// Errors and cancellation: roll back.
     pub async fn enqueue_once(
@@ -122,8 +122,8 @@ impl Boundary {
         self.store.enqueue_once_over(&mut Inside(tx), by, effect, message).await
     }
 
-    /// Starts a relay over this database's outbox, with a loop for each destination. Must be called within a tokio runtime;
-    /// dropped, the relay stops.
+    /// Starts a relay over this database's outbox, with a loop for each destination. Must be called within a tokio
+    /// runtime; dropped, the relay stops.
     pub fn relay(&self, destinations: Vec<Destination>) -> Relay {
         let store: Arc<dyn OutboxStore> = self.store.clone();
         Relay::start(&store, destinations)
@@ -151,9 +151,9 @@ impl Claim {
 
     /// Writes the end of the operation into the transaction; the caller commits it, and only then is it true.
     ///
-    /// An error says that nothing is done: roll back. It is also the only sign that the transaction was ended by the server
-    /// before: a commit of such a transaction reports success, so commit nothing whose end was not written. What was
-    /// written before a rejection is the caller's to undo, for instance with a savepoint.
+    /// An error says that nothing is done: roll back. It is also the only sign that the transaction was ended by the
+    /// server before: a commit of such a transaction reports success, so commit nothing whose end was not written.
+    /// What was written before a rejection is the caller's to undo, for instance with a savepoint.
     pub async fn finish<T>(
         self,
         tx: &mut Transaction<'_, Postgres>,

@@ -86,6 +86,7 @@ pub(crate) struct OutboxRedrive {
     destination: Option<String>,
     state: Option<String>,
     ordering_key: Option<String>,
+    attempt: Option<u32>,
     r#as: Option<As>,
     per_second: Option<u32>,
     #[serde(default)]
@@ -128,8 +129,8 @@ impl OutboxRedrive {
                 return Err(invalid(text));
             }
         };
-        let (per_second, reason) = (self.per_second, self.reason);
-        Ok(ActOnOutgoing { which, redrive, per_second, who: WHO.into(), reason })
+        let (seen_attempt, per_second, reason) = (self.attempt, self.per_second, self.reason);
+        Ok(ActOnOutgoing { which, seen_attempt, redrive, per_second, who: WHO.into(), reason })
     }
 }
 
@@ -294,8 +295,7 @@ fn read<T>(body: Result<Json<T>, JsonRejection>) -> Result<T, Refusal> {
 }
 
 fn acted(acted: &Acted) -> Value {
-    let passed_over = acted.passed_over.iter().map(|(id, why)| json!({"id": id, "why": why}));
-    json!({"done": acted.done, "passed_over": passed_over.collect::<Value>()})
+    view::acted(&acted.done, &acted.passed_over)
 }
 
 fn incoming_id(text: &str) -> Result<OperationId, Refusal> {

@@ -1,7 +1,7 @@
 //! Acts that are done once for each `Idempotency-Key`: the API keeps its own promise (SEMANTICS 7 and 8).
 //!
-//! The act is an operation like any other, under the name that it is given and a scope of the admin listener's. It runs in
-//! a task of its own, so that a caller that goes away cancels nothing.
+//! The act is an operation like any other, under the name that it is given and a scope of the admin listener's. It
+//! runs in a task of its own, so that a caller that goes away cancels nothing.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -5,8 +5,8 @@
 //! when the endpoint says 2xx, and nothing less. Every sending is the relay's to count: nothing is repeated here and no
 //! redirect is followed. No reason holds a body, a secret or the URL.
 //!
-//! *Not.* Whether the receiver keeps ids cannot be seen from here. Where it does not, say so with [`HttpSink::lost_answers`].
-//! More in `docs/brokers.md`.
+//! *Not.* Whether the receiver keeps ids cannot be seen from here. Where it does not, say so with
+//! [`HttpSink::lost_answers`]. More in `docs/brokers.md`.
 
 mod clock;
 mod meaning;

@@ -16,15 +16,7 @@ pub(crate) fn meaning(status: StatusCode, after: Option<Duration>, if_lost: IfLo
         (401 | 403 | 404 | 405 | 407 | 408 | 409 | 421 | 423 | 424 | 429, _) => Sending::Failed { reason },
         (400..=499, _) => Sending::Refused { reason },
         // A redirect may well follow an effect (303), and so may an error of the server's.
-        _ => lost(reason, if_lost),
-    }
-}
-
-/// An answer that never came, or that does not say whether the message was accepted.
-pub(crate) fn lost(reason: String, if_lost: IfLost) -> Sending {
-    match if_lost {
-        IfLost::SendAgain => Sending::Failed { reason },
-        IfLost::Hold => Sending::Unknown { reason },
+        _ => Sending::lost(reason, if_lost),
     }
 }
 

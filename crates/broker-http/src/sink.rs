@@ -11,7 +11,7 @@ use onefold_messages::{IfLost, Message, Sending, Sink};
 use onefold_webhooks::Secret;
 
 use crate::clock;
-use crate::meaning::{lost, meaning};
+use crate::meaning::meaning;
 use crate::request::{headers, place};
 
 /// How long an endpoint has to answer: below the 30 s that a relay gives a sending.
@@ -59,7 +59,8 @@ impl HttpSink {
         HttpSink::with(endpoint, secrets, |settings| settings)
     }
 
-    /// The same with reqwest's own settings (proxies, certificates, headers). Its retries and redirects stay turned off.
+    /// The same with reqwest's own settings (proxies, certificates, headers). Its retries and redirects stay turned
+    /// off.
     pub fn with(
         endpoint: &str,
         secrets: Vec<Secret>,
@@ -76,8 +77,8 @@ impl HttpSink {
         Ok(HttpSink { http, endpoint, secrets, if_lost: IfLost::SendAgain, answer_within: ANSWER_WITHIN })
     }
 
-    /// What becomes of a message whose answer was lost. By default it is sent again, since a receiver of Standard Webhooks
-    /// keeps ids. `Hold` is for a receiver that does not: then the message is `outcome_unknown`.
+    /// What becomes of a message whose answer was lost. By default it is sent again, since a receiver of Standard
+    /// Webhooks keeps ids. `Hold` is for a receiver that does not: then the message is `outcome_unknown`.
     pub fn lost_answers(mut self, if_lost: IfLost) -> HttpSink {
         self.if_lost = if_lost;
         self
@@ -118,8 +119,8 @@ impl Sink for HttpSink {
                 Sending::NotYet { after: None, reason: format!("nothing was sent: {}", described(&error)) }
             }
             Ok(Err(error)) if error.is_builder() => Sending::Refused { reason: described(&error) },
-            Ok(Err(error)) => lost(described(&error), self.if_lost),
-            Err(_) => lost(format!("no answer within {:?}", self.answer_within), self.if_lost),
+            Ok(Err(error)) => Sending::lost(described(&error), self.if_lost),
+            Err(_) => Sending::lost(format!("no answer within {:?}", self.answer_within), self.if_lost),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onefold_core::retry::Backoff;
+use onefold_messages::limits::RECONNECT;
 use onefold_messages::{Lanes, Order, Receive};
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{CommitMode, Consumer, StreamConsumer};
@@ -23,7 +23,6 @@ const COMMIT_EVERY: Duration = Duration::from_secs(1);
 /// How long the client is not read while no place is free. Then it is read on, paused, so that the group sees a live
 /// member and can share its partitions out anew.
 const PAUSE_AFTER: Duration = Duration::from_secs(1);
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(5) };
 
 type Reader = StreamConsumer<Group>;
 
@@ -115,10 +114,10 @@ impl KafkaConsumer {
             leave(reader).await;
             let Ended::Fatal(error) = ended else { return Ok(()) };
             tracing::warn!(%error, "the consumer cannot go on; another one is made");
-            if begun.elapsed() > BACKOFF.max {
+            if begun.elapsed() > RECONNECT.max {
                 tries = 0;
             }
-            let pause = tokio::time::sleep(BACKOFF.pause(tries, rand::random()));
+            let pause = tokio::time::sleep(RECONNECT.pause(tries, rand::random()));
             tries = tries.saturating_add(1);
             tokio::select! {
                 () = &mut stop => return Ok(()),
@@ -212,14 +211,7 @@ fn flow(reader: &Reader, on: bool) {
     }
 }
 
-/// Commits what is settled and leaves the group; both block their thread.
+/// Leaves the group, which takes the partitions away and so commits what is settled. It blocks its thread.
 async fn leave(reader: Reader) {
-    let leaving = tokio::task::spawn_blocking(move || {
-        if let Some(due) = reader.context().due()
-            && let Err(error) = reader.commit(&due, CommitMode::Sync)
-        {
-            tracing::warn!(%error, "the last offsets were not committed; their messages come again");
-        }
-    });
-    let _ = leaving.await;
+    let _ = tokio::task::spawn_blocking(move || drop(reader)).await;
 }

@@ -1,11 +1,7 @@
 //! A connection that comes back: for ever, with growing pauses and jitter, also where the server is not there yet.
 
-use std::time::Duration;
-
 use async_nats::{Client, ConnectOptions};
-use onefold_core::retry::Backoff;
-
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(5) };
+use onefold_messages::limits::RECONNECT;
 
 /// The address or the credentials cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +13,7 @@ pub struct ConnectError(#[from] async_nats::ConnectError);
 pub async fn connect(url: &str, options: ConnectOptions) -> Result<Client, ConnectError> {
     let options = options.retry_on_initial_connect().max_reconnects(None).reconnect_delay_callback(|tries| {
         let tries = u32::try_from(tries).unwrap_or(u32::MAX).saturating_sub(1);
-        BACKOFF.pause(tries, rand::random())
+        RECONNECT.pause(tries, rand::random())
     });
     let servers: Vec<&str> = url.split(',').collect();
     Ok(options.connect(servers).await?)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_nats::Client;
 use async_nats::jetstream::consumer::PullConsumer;
 use futures_util::StreamExt;
-use onefold_core::retry::Backoff;
+use onefold_messages::limits::RECONNECT;
 use onefold_messages::{Lanes, Order, Receive};
 
 use crate::delivery::NatsDelivery;
@@ -16,7 +16,6 @@ use crate::position;
 
 /// How long one request for messages stands.
 const PULL_FOR: Duration = Duration::from_secs(5);
-const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(5) };
 
 /// What is consumed, and how.
 #[derive(Clone, Debug)]
@@ -129,7 +128,7 @@ impl NatsConsumer {
                 Ended::Gap => tracing::info!("a delivery was lost on its way; consuming from before it"),
                 Ended::Error(ConsumeError::Server(error)) => {
                     tracing::warn!(%error, "consuming is interrupted");
-                    let pause = tokio::time::sleep(BACKOFF.pause(tries, rand::random()));
+                    let pause = tokio::time::sleep(RECONNECT.pause(tries, rand::random()));
                     tries = tries.saturating_add(1);
                     tokio::select! {
                         () = &mut stop => return Ok(()),

@@ -2,68 +2,19 @@
 //!
 //! The [`Ledger`] stands for an inbox: it does the effect of a message once and knows it again.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::stream::Config;
 use async_nats::{Client, ConnectOptions};
-use async_trait::async_trait;
 use onefold_broker_nats::{ConsumeError, NatsConsumer, NatsSink, Subscription, connect};
 use onefold_core::Key;
-use onefold_messages::{Inbound, Message, Order, Receive, Sending, Settle, Sink};
+use onefold_messages::{Message, Order, Receive, Sending, Sink};
+use onefold_storm::Ledger;
 use onefold_testkit::{NatsServer, TestDirectory, wait};
 use tokio::task::JoinHandle;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// What was done, each message once.
-#[derive(Default)]
-struct Ledger {
-    done: Mutex<Done>,
-    /// Deliveries that were handed over, those that are being handled included.
-    handed: AtomicUsize,
-    /// How long handling takes at least.
-    work: Duration,
-    /// Refused this often before anything is done: by body.
-    refusals: Mutex<HashMap<String, u32>>,
-}
-
-#[derive(Default)]
-struct Done {
-    ids: HashSet<String>,
-    effects: Vec<Inbound>,
-    duplicates: usize,
-}
-
-#[async_trait]
-impl Receive for Ledger {
-    async fn receive(&self, inbound: Inbound) -> Settle {
-        self.handed.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(self.work).await;
-        let body = String::from_utf8(inbound.body.clone()).unwrap();
-        if let Some(left) = self.refusals.lock().unwrap().get_mut(&body).filter(|left| **left > 0) {
-            *left -= 1;
-            return Settle::Again { after: Duration::from_millis(200) };
-        }
-        let mut done = self.done.lock().unwrap();
-        let id = inbound.id.as_ref().expect("every message has an id").as_str().to_owned();
-        if done.ids.insert(id) {
-            done.effects.push(inbound);
-        } else {
-            done.duplicates += 1;
-        }
-        Settle::Acknowledge
-    }
-}
-
-impl Ledger {
-    fn effects(&self) -> Vec<String> {
-        let done = self.done.lock().unwrap();
-        done.effects.iter().map(|inbound| String::from_utf8(inbound.body.clone()).unwrap()).collect()
-    }
-}
 
 async fn client(server: &NatsServer) -> Client {
     let client = connect(server.url(), ConnectOptions::new()).await.unwrap();
@@ -207,7 +158,7 @@ async fn a_handler_slower_than_the_wait_for_acknowledgements_is_not_asked_twice(
     );
     wait::until("it is done", || ledger.effects() == ["one"]).await;
     emptied(&client, &stream).await;
-    assert_eq!(ledger.handed.load(Ordering::Relaxed), 1);
+    assert_eq!(ledger.handed(), 1);
     consumer.abort();
 }
 
@@ -222,7 +173,7 @@ async fn what_a_killed_consumer_had_comes_again_before_what_is_behind_it() {
         assert_eq!(sink.send(&message(&stream, body, Some("a"), body)).await, Sending::Accepted);
     }
     let wish = Subscription { order: Order::PerKey, in_flight: 2, ..Subscription::new(&stream, "shop") };
-    let stuck = Arc::new(Ledger { work: Duration::from_secs(3600), ..Ledger::default() });
+    let stuck = Arc::new(Ledger::stuck());
     let first = consume(client.clone(), wish.clone(), &stuck);
     wait::until_within(PATIENCE, "two are out", async || {
         let context = async_nats::jetstream::new(client.clone());

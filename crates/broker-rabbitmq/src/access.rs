@@ -5,13 +5,9 @@ use std::time::Duration;
 use lapin::tcp::OwnedTLSConfig;
 use lapin::uri::AMQPUri;
 use lapin::{Connection, ConnectionProperties};
-use onefold_core::retry::Backoff;
 
 /// How long a connection may take to be there.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// The pauses between connections that failed.
-pub(crate) const BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(100), max: Duration::from_secs(5) };
 
 /// A server. Clones mean the same one.
 #[derive(Clone)]
@@ -27,6 +23,17 @@ impl Access {
     /// # Errors
     /// What is wrong with the address, without the address.
     pub fn new(url: &str) -> Result<Access, String> {
+        // What the parser takes for no name of a host it replaces by `localhost`, which is another server.
+        let (_, rest) = url.split_once("://").ok_or("it is no amqp:// or amqps:// address")?;
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        match authority.rsplit('@').next() {
+            None | Some("") => return Err("it names no host".into()),
+            Some(host) if host.starts_with(':') => return Err("it names no host".into()),
+            Some(host) if host.starts_with('[') => {
+                return Err("an IPv6 address is not taken; write a name of the host".into());
+            }
+            Some(_) => {}
+        }
         Ok(Access { uri: url.parse()?, tls: OwnedTLSConfig::default() })
     }
 
@@ -45,6 +52,30 @@ impl Access {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("no connection within {CONNECT_WITHIN:?}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_whose_host_would_be_replaced_is_refused_without_repeating_it() {
+        for wrong in [
+            "amqp://",
+            "amqp://u:secret@",
+            "amqp://u:secret@:5672/v",
+            "amqps://u:secret@[2001:db8::5]:5671",
+            "amqp:u:secret",
+        ] {
+            let said = Access::new(wrong).err().expect(wrong);
+            assert!(!said.contains("secret"), "{said}");
+        }
+        for right in
+            ["amqp://host", "amqp://u:p@127.0.0.1:5672/%2f?heartbeat=10", "amqps://u:p@host.example/"]
+        {
+            assert!(Access::new(right).is_ok(), "{right}");
         }
     }
 }

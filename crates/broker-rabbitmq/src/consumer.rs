@@ -9,9 +9,10 @@ use futures_util::{FutureExt, StreamExt};
 use lapin::options::{BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
 use lapin::{Connection, Consumer};
+use onefold_messages::limits::RECONNECT;
 use onefold_messages::{Lanes, Order, Receive};
 
-use crate::access::{Access, BACKOFF};
+use crate::access::Access;
 use crate::delivery::RabbitDelivery;
 use crate::queue::{self, Kind};
 
@@ -132,7 +133,7 @@ impl RabbitConsumer {
                 None => return Ok(()),
                 Some(ConsumeError::Server(error)) => {
                     tracing::warn!(%error, "consuming is interrupted");
-                    let pause = tokio::time::sleep(BACKOFF.pause(tries, rand::random()));
+                    let pause = tokio::time::sleep(RECONNECT.pause(tries, rand::random()));
                     tries = tries.saturating_add(1);
                     tokio::select! {
                         () = &mut stop => return Ok(()),

@@ -11,10 +11,11 @@ use async_trait::async_trait;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::ShortString;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, Error, ErrorKind};
+use onefold_messages::limits::RECONNECT;
 use onefold_messages::{Message, Sending, Sink};
 use tokio::time::Instant;
 
-use crate::access::{Access, BACKOFF};
+use crate::access::Access;
 use crate::outgoing;
 
 /// How long the queues have to take a message: below any lease of a relay's.
@@ -179,7 +180,7 @@ impl Shared {
                 Ok(connection)
             }
             Err(error) => {
-                line.not_before = Instant::now() + BACKOFF.pause(line.failures, rand::random());
+                line.not_before = Instant::now() + RECONNECT.pause(line.failures, rand::random());
                 line.failures = line.failures.saturating_add(1);
                 Err(format!("not connected, nothing was sent: {error}"))
             }

@@ -6,8 +6,8 @@ use url::Url;
 use crate::{SetupError, SmtpSink};
 
 impl SmtpSink {
-    /// By a URL: `smtps://` is TLS from the first byte, `smtp+starttls://` is STARTTLS, `smtp://` is no encryption. User and
-    /// password are percent-encoded; they go over TLS alone. Without a port it is the usual one.
+    /// By a URL: `smtps://` is TLS from the first byte, `smtp+starttls://` is STARTTLS, `smtp://` is no encryption.
+    /// User and password are percent-encoded; they go over TLS alone. Without a port it is the usual one.
     pub fn at(url: &str) -> Result<SmtpSink, SetupError> {
         let url = Url::parse(url).map_err(|_| SetupError::Address)?;
         let host = url.host_str().filter(|host| !host.is_empty()).ok_or(SetupError::Address)?;

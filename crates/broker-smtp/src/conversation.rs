@@ -1,7 +1,7 @@
 //! One conversation with a server: one mail, and how it ended.
 //!
-//! What a loss means depends on one moment, the writing of the final dot. Before it the server cannot have the mail; from
-//! then on only the server knows.
+//! What a loss means depends on one moment, the writing of the final dot. Before it the server cannot have the mail;
+//! from then on only the server knows.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -93,13 +93,13 @@ pub(crate) async fn send(server: &Server, letter: &Letter, limits: &Limits) -> S
     let dot = Dot::default();
     let mut talk = pin!(talk(server, letter, &dot));
     let ended = tokio::select! {
-        // In this order, so that one that was frozen for long does not write the dot when it goes on: by then the mail may
-        // have been given up.
+        // In this order, so that one that was frozen for long does not write the dot when it goes on: by then the
+        // mail may have been given up.
         biased;
         () = dot.now.notified() => match timeout(limits.answer_within, &mut talk).await {
             Ok(ended) => ended,
             Err(_) => {
-                return lost(format!("no answer to its end within {:?}", limits.answer_within), limits.if_lost);
+                return Sending::lost(format!("no answer to its end within {:?}", limits.answer_within), limits.if_lost);
             }
         },
         // The talk is dropped with this function, so the dot is not written any more.
@@ -204,7 +204,7 @@ fn meaning(wrong: &Wrong, dot: bool, if_lost: IfLost) -> Sending {
     };
     let Some(code) = error.and_then(Error::status) else {
         return match (dot, asked) {
-            (true, _) => lost("the connection was lost behind the mail's end".into(), if_lost),
+            (true, _) => Sending::lost("the connection was lost behind the mail's end", if_lost),
             (false, Asked::Connection) => {
                 Sending::NotYet { after: None, reason: "no connection: nothing was sent".into() }
             }
@@ -220,13 +220,5 @@ fn meaning(wrong: &Wrong, dot: bool, if_lost: IfLost) -> Sending {
         }
         Severity::PermanentNegativeCompletion if asked.is_about_the_mail() => Sending::Refused { reason },
         _ => Sending::Failed { reason },
-    }
-}
-
-/// Nobody knows whether the server has it.
-fn lost(reason: String, if_lost: IfLost) -> Sending {
-    match if_lost {
-        IfLost::SendAgain => Sending::Failed { reason },
-        IfLost::Hold => Sending::Unknown { reason },
     }
 }

@@ -1,7 +1,7 @@
 //! What a message becomes: an envelope and the bytes of a mail.
 //!
-//! A body is a [`Mail`] as JSON, or a mail that was written elsewhere (`message/rfc822`), which goes out as it is. Either
-//! way the Message-ID is the same in every sending.
+//! A body is a [`Mail`] as JSON, or a mail that was written elsewhere (`message/rfc822`), which goes out as it is.
+//! Either way the Message-ID is the same in every sending.
 
 use lettre::address::{Address, Envelope};
 use lettre::message::{Mailbox, Mailboxes, MessageBuilder, MultiPart, SinglePart};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use onefold_core::retry::Backoff;
 
-/// How long everything up to the final dot may take. RFC 5321 (4.5.3.2) would give minutes to each command; a server that
-/// is alive answers in seconds, and until the dot giving up is harmless.
+/// How long everything up to the final dot may take. RFC 5321 (4.5.3.2) would give minutes to each command; a server
+/// that is alive answers in seconds, and until the dot giving up is harmless.
 pub const UP_TO_THE_DOT: Duration = Duration::from_secs(60);
 /// How long the server may take to say that it has the mail: the ten minutes of RFC 5321 (4.5.3.2.6). Giving up sooner
 /// makes an unknown mail of one that is only being looked at.

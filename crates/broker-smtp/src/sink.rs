@@ -76,8 +76,8 @@ impl SmtpSink {
         self
     }
 
-    /// What becomes of a mail whose answer was lost. By default it is held as `outcome_unknown`. `SendAgain` is for mails
-    /// that may come twice.
+    /// What becomes of a mail whose answer was lost. By default it is held as `outcome_unknown`. `SendAgain` is for
+    /// mails that may come twice.
     pub fn lost_answers(mut self, if_lost: IfLost) -> SmtpSink {
         self.if_lost = if_lost;
         self

@@ -65,10 +65,10 @@ pub(crate) enum Command {
     DemoGateway(Serve),
     /// Send a request until it is settled: one key, bounded retries, waits, replays
     ///
-    /// Makes a key unless one is given, says it on stderr before anything is sent, and sends every attempt with it. The
-    /// final answer's body goes to stdout, what happens on the way to stderr. Exit codes: 0 done (or replayed), 1
-    /// rejected, 65 the key was used for another request, 69 unavailable and nothing happened, 75 busy or still running,
-    /// 76 it may have happened: come back with the same key.
+    /// Makes a key unless one is given, says it on stderr before anything is sent, and sends every attempt with it.
+    /// The final answer's body goes to stdout, what happens on the way to stderr. Exit codes: 0 done (or replayed), 1
+    /// rejected, 65 the key was used for another request, 69 unavailable and nothing happened, 75 busy or still
+    /// running, 76 it may have happened: come back with the same key.
     Call(Call),
     /// Protect an HTTP service: a reverse proxy that lets a retried request have one effect
     Serve(Serve),

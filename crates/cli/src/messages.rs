@@ -150,11 +150,12 @@ async fn list_incoming(messages: &Messages, output: Output, wanted: InboxList) -
             printable(&entry.handler),
             entry.round.to_string(),
             age(entry.received_at, page.now),
+            entry.reason.as_deref().map_or("-".into(), printable),
         ]
     };
     listed(
         output,
-        &["id", "consumer", "source", "message", "state", "handler", "round", "age"],
+        &["id", "consumer", "source", "message", "state", "handler", "round", "age", "reason"],
         (&page.entries, page.next_cursor),
         |entry| view::incoming(entry, page.now),
         row,
@@ -239,7 +240,7 @@ fn show(output: Output, shown: &Value) -> Result<ExitCode, Failure> {
 
 /// What the operator can do about it.
 fn next_step(shown: &Value) -> Option<String> {
-    let id = shown["id"].as_str()?;
+    let (id, attempt) = (shown["id"].as_str()?, &shown["attempt"]);
     match shown["state"].as_str()? {
         "dead" => Some(format!(
             "\nSee that its destination takes it now, then send it again:\n  \
@@ -247,9 +248,14 @@ fn next_step(shown: &Value) -> Option<String> {
         )),
         "outcome_unknown" => Some(format!(
             "\nFind out whether it arrived, then settle it:\n  \
-             onefold outbox redrive {id} --as delivered --reason …\n  \
-             onefold outbox redrive {id} --as send-again --reason …   (only when it did not)"
+             onefold outbox redrive {id} --attempt {attempt} --as delivered --reason …\n  \
+             onefold outbox redrive {id} --attempt {attempt} --as send-again --reason …   (only when it did not)"
         )),
+        "sending" => Some(
+            "\nIt is on its way. If the process that sends it was lost, it is taken up again when its lease is over: the \
+             `timeout` of its destination (of the webhook's `forward`) and 15 s more."
+                .into(),
+        ),
         "parked" => Some(format!(
             "\nMend what failed, then let it be handled again:\n  onefold inbox redrive {id} --reason …"
         )),
@@ -259,8 +265,7 @@ fn next_step(shown: &Value) -> Option<String> {
 
 fn told(output: Output, acted: &Acted) -> Result<ExitCode, Failure> {
     if output == Output::Json {
-        let passed_over = acted.passed_over.iter().map(|(id, why)| json!({"id": id, "why": why}));
-        print(json!({"done": acted.done, "passed_over": passed_over.collect::<Value>()}))?;
+        print(view::acted(&acted.done, &acted.passed_over))?;
     } else {
         let mut lines: Vec<String> = acted.done.iter().map(|id| format!("done         {id}")).collect();
         lines.extend(acted.passed_over.iter().map(|(id, why)| format!("passed over  {id}: {why}")));
@@ -291,8 +296,8 @@ fn act_on_outgoing(wanted: OutboxRedrive) -> Result<ActOnOutgoing, Failure> {
         RedriveAs::Delivered => Redrive::Delivered,
         RedriveAs::Discarded => Redrive::Discard,
     };
-    let (per_second, reason) = (Some(wanted.per_second), wanted.reason);
-    Ok(ActOnOutgoing { which, redrive, per_second, who: who(), reason })
+    let (seen_attempt, per_second, reason) = (wanted.attempt, Some(wanted.per_second), wanted.reason);
+    Ok(ActOnOutgoing { which, seen_attempt, redrive, per_second, who: who(), reason })
 }
 
 fn new_permit(wanted: Grant) -> Result<NewPermit, Failure> {

@@ -8,7 +8,9 @@ use onefold_broker_rabbitmq::{Access, RabbitSink};
 use onefold_broker_smtp::SmtpSink;
 use onefold_config::{Destination as Configured, LostAnswers, Settings, To};
 use onefold_engine::{Engine, Limits};
+use onefold_messages::limits::SENT_KEPT;
 use onefold_messages::{Destination, IfLost, Relay, Sink};
+use onefold_store::OutboxStore;
 
 use crate::args::Common;
 use crate::end_signals::EndSignals;
@@ -36,20 +38,38 @@ pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
     let store = Place::of(common)?.open().await?;
     let outbox = store.outbox();
     let mut end = EndSignals::take()?;
-    let keeper = Engine::new(store.operations(), "relay", Limits::default()).keep(settings.store.sweep_every);
-    let relay = Relay::start(&outbox, destinations);
+    let engine = Engine::new(store.operations(), "relay", Limits::default());
+    let sweep_every = settings.store.sweep_every;
+    let keepers =
+        [engine.keep(sweep_every), engine.keep_messages(store.message_store(), sweep_every, SENT_KEPT)];
     let names: Vec<&str> = settings.destinations.iter().map(|one| one.name.as_str()).collect();
+    warn_of_orphans(outbox.as_ref(), &names).await;
+    let relay = Relay::start(&outbox, destinations);
     print(format!("relaying to {}", names.join(", ")))?;
 
     end.wait().await;
     tracing::info!("stopping: what is on its way may arrive within the grace");
     let left = relay.stop(settings.server.shutdown_grace).await;
-    drop(keeper);
+    drop(keepers);
     match left {
         0 => Ok(ExitCode::SUCCESS),
         left => Err(Failure::failed(format!(
             "{left} messages were on their way when the grace was over; they are sent again, or held, when their leases end"
         ))),
+    }
+}
+
+/// Messages for a destination that is misspelt somewhere would wait in silence. Webhooks are the gateway's to forward.
+async fn warn_of_orphans(outbox: &dyn OutboxStore, names: &[&str]) {
+    for found in outbox.survey_outbox().await.unwrap_or_default() {
+        let destination = found.destination.as_str();
+        if found.depth > 0 && !names.contains(&destination) && !destination.starts_with("inbox/") {
+            tracing::warn!(
+                destination,
+                waiting = found.depth,
+                "messages wait for a destination that this relay does not have"
+            );
+        }
     }
 }
 
@@ -65,6 +85,10 @@ async fn destination(configured: &Configured) -> Result<Destination, Failure> {
         }
         To::Http { url, secrets, lost_answers } => {
             let sink = HttpSink::new(url, secrets.clone()).map_err(|error| wrong(&error))?;
+            let sink = match configured.timeout {
+                Some(timeout) => sink.answer_within(timeout),
+                None => sink,
+            };
             over(configured, sink.lost_answers(if_lost(*lost_answers)))
         }
         To::Smtp { url, sender, lost_answers } => {

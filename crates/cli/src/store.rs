@@ -105,17 +105,17 @@ impl Store {
         self.message_store()
     }
 
-    /// As people see its messages.
-    pub(crate) fn messages(&self) -> Messages {
-        Messages::new(self.message_store())
-    }
-
-    /// Its inbox and outbox.
+    /// With both boxes.
     pub(crate) fn message_store(&self) -> Arc<dyn MessageStore> {
         match self {
             Store::Sqlite(store) => store.clone(),
             Store::Postgres(store) => store.clone(),
         }
+    }
+
+    /// As people see its messages.
+    pub(crate) fn messages(&self) -> Messages {
+        Messages::new(self.message_store())
     }
 }
 

@@ -156,7 +156,19 @@ async fn unknown_sending_is_settled_by_a_persons_word_once() {
     shop.sent(&["m-1"], Sent::Unknown { reason: "the answer was lost".into() }).await;
     let listed = shop.json(&["outbox", "list", "--state", "outcome_unknown"]);
     assert_eq!(ids(&listed), ["m-1"]);
-    let delivered = ["outbox", "redrive", "m-1", "--as", "delivered", "--reason", "it is in their log"];
+    let text = shop.command(&["outbox", "show", "m-1"]);
+    assert!(
+        String::from_utf8_lossy(&text.stdout).contains("redrive m-1 --attempt 1 --as delivered"),
+        "{text:?}"
+    );
+    let other =
+        ["outbox", "redrive", "m-1", "--attempt", "2", "--as", "send-again", "--reason", "seen elsewhere"];
+    let other = shop.command(&other);
+    assert_eq!(other.status.code(), Some(1), "{other:?}");
+    assert!(String::from_utf8_lossy(&other.stdout).contains("this is attempt 1"), "{other:?}");
+    assert_eq!(shop.state("m-1").await, OutboxState::Unknown, "another attempt was meant");
+    let delivered =
+        ["outbox", "redrive", "m-1", "--attempt", "1", "--as", "delivered", "--reason", "in their log"];
     assert_eq!(shop.json(&delivered)["done"], json!(["m-1"]));
     let again = shop.command(&["outbox", "redrive", "m-1", "--as", "send-again", "--reason", "hm"]);
     assert_eq!(again.status.code(), Some(1), "{again:?}");

@@ -1,4 +1,5 @@
-//! `onefold relay` as a process: webhooks and mail by the settings, and a relay that is killed with a message on its way.
+//! `onefold relay` as a process: webhooks and mail by the settings, and a relay that is killed with a message on its
+//! way.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -159,6 +160,29 @@ async fn relay_publishes_to_nats_by_its_settings() {
     assert_eq!(stored.headers.get("onefold-message-id").map(|id| id.as_str()), Some("m-1"));
     drop(relay);
     context.delete_stream(name).await.unwrap();
+}
+
+#[tokio::test]
+async fn relay_logs_what_waits_for_a_person() {
+    let (shop, endpoint) = (Shop::open(), Upstream::start().await);
+    endpoint.always("/hook", Reply::status(410));
+    std::fs::write(shop.directory.file("secret"), SECRET).unwrap();
+    shop.put("m-1", "hook", "{}").await;
+    shop.put("m-2", "hock", "{}").await;
+    let _relay = shop.relay(&format!(
+        "[[destination]]\nname = \"hook\"\nkind = \"http\"\nurl = \"{}/hook\"\nsecrets = [\"file:{}\"]\n",
+        endpoint.url(),
+        shop.directory.file("secret").display(),
+    ));
+    let lines = || -> Vec<serde_json::Value> {
+        let log = std::fs::read_to_string(shop.directory.file("relay.log")).unwrap();
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    let told = |member: &str, value: &str| {
+        lines().iter().any(|line| line[member] == value && line["level"] == "WARN")
+    };
+    wait::until("the dead letter is told", || told("id", "m-1")).await;
+    assert!(told("destination", "hock"), "{:?}", lines());
 }
 
 #[test]

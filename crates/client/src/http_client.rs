@@ -163,8 +163,8 @@ impl ClientBuilder {
     }
 }
 
-/// A client of reqwest that sends each request once: it repeats nothing and follows no redirect, whatever `change` says.
-/// For those who count their attempts themselves.
+/// A client of reqwest that sends each request once: it repeats nothing and follows no redirect, whatever `change`
+/// says. For those who count their attempts themselves.
 ///
 /// # Errors
 /// [`ClientError::Setup`]: the settings cannot be had.

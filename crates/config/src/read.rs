@@ -53,7 +53,7 @@ pub(crate) fn read(
     let upstream = gateway::upstream(&root, flags, server.listen);
     let encryption = gateway::encryption(&root, environment);
     let claims = claims::read(&root, environment);
-    let inbox = inbox::read(&root, environment);
+    let inbox = inbox::read(&root, upstream.as_ref(), environment);
     let destinations = destination::read(&root, environment);
     let timeout = upstream.as_ref().map_or(Upstream::TIMEOUT, |upstream| upstream.timeout);
     let (defaults, operations) = operations::read(&root, &server, &claims, &paths, timeout);

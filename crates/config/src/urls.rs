@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use http::Uri;
+use http::uri::Authority;
 use onefold_core::contract::UrlTemplate;
 
 /// Where the records are.
@@ -105,6 +106,19 @@ impl UpstreamUrl {
     /// What goes in front of every request's path: empty, or `/api` without a slash at its end.
     pub fn base_path(&self) -> &str {
         &self.base_path
+    }
+
+    /// Whether another URL has the same host and port.
+    pub(crate) fn leads_where(&self, url: &str) -> bool {
+        let place = |authority: &Authority, tls| {
+            let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+            (authority.host().to_ascii_lowercase(), port)
+        };
+        let (Ok(own), Ok(url)) = (self.authority.parse::<Authority>(), url.parse::<Uri>()) else {
+            return false;
+        };
+        let tls = url.scheme_str() == Some("https");
+        url.authority().is_some_and(|authority| place(authority, tls) == place(&own, self.tls))
     }
 }
 

@@ -46,7 +46,7 @@ impl fmt::Debug for OperationId {
 
 /// The text is not 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an operation id is 64 hexadecimal digits")]
+#[error("an id is 64 hexadecimal digits here")]
 pub struct NotAnId;
 
 impl FromStr for OperationId {

@@ -60,7 +60,9 @@ impl fmt::Display for InboxState {
 
 /// No state has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no state of a message is called that")]
+#[error(
+    "no state of a message that came in is called that; the states are failing, processed, rejected, superseded and parked"
+)]
 pub struct NotAnInboxState;
 
 impl FromStr for InboxState {
@@ -264,6 +266,12 @@ mod tests {
 
     fn judge(entries: &[InboxEntry], handler: &str, permits: &[Permit]) -> Delivery {
         judge_delivery(entries, &fingerprint("a"), handler, permits)
+    }
+
+    #[test]
+    fn whoever_misspells_a_state_is_told_all_of_them() {
+        let said = "dead".parse::<InboxState>().unwrap_err().to_string();
+        assert!(InboxState::ALL.iter().all(|state| said.contains(state.name())), "{said}");
     }
 
     #[test]

@@ -96,7 +96,9 @@ impl fmt::Display for OutboxState {
 
 /// No state has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no state of an outgoing message is called that")]
+#[error(
+    "no state of an outgoing message is called that; the states are waiting, sending, delivered, dead, outcome_unknown and discarded"
+)]
 pub struct NotAnOutboxState;
 
 impl FromStr for OutboxState {
@@ -125,4 +127,15 @@ pub struct OutboxEntry {
     pub ended_at: Option<StoreTime>,
     /// Why it is in its state: the last failure, or what a person said.
     pub reason: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_misspells_a_state_is_told_all_of_them() {
+        let said = "parked".parse::<OutboxState>().unwrap_err().to_string();
+        assert!(OutboxState::ALL.iter().all(|state| said.contains(state.name())), "{said}");
+    }
 }

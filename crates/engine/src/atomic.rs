@@ -1,12 +1,12 @@
 //! Atomic mode: the work and its record in one commit of the store's database (SEMANTICS 5).
 //!
 //! The engine decides as always; here stands who asks, who waits, and what is run again. Duplicates of one key in one
-//! process share one flight, so at most one of them holds a transaction. A work that did nothing leaves the key free, so
-//! whoever waited goes in next. Only what the database itself asks for is run again: lost against others, with nothing
-//! written. After a crash there is the whole or nothing.
+//! process share one flight, so at most one of them holds a transaction. A work that did nothing leaves the key free,
+//! so whoever waited goes in next. Only what the database itself asks for is run again: lost against others, with
+//! nothing written. After a crash there is the whole or nothing.
 //!
-//! Run [`AtomicEngine::perform`] in a task of its own: cancelled, it commits whole or not at all, but nobody learns of it
-//! here.
+//! Run [`AtomicEngine::perform`] in a task of its own: cancelled, it commits whole or not at all, but nobody learns
+//! of it here.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,9 +1,10 @@
-//! The loops beside the requests: one writes counters, marks lost outcomes and reads gauges, one sweeps what has expired.
+//! The loops beside the requests: one writes counters, marks lost outcomes and reads gauges, one sweeps what has
+//! expired.
 //!
 //! Nothing depends on them for being right: expiry and leases are judged whenever a record is read. They only keep
-//! lists, gauges and the size of the store close to the truth. A sweep takes as long as it takes, since it rests after each
-//! step for several times as long as the step took: what expires at once does not disturb the requests, and nothing
-//! else waits for its end.
+//! lists, gauges and the size of the store close to the truth. A sweep takes as long as it takes, since it rests
+//! after each step for several times as long as the step took: what expires at once does not disturb the requests,
+//! and nothing else waits for its end.
 
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// What one process allows itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Live keys of one scope: beyond it new operations get `too-many-keys`. `None`: no limit, and nothing is counted; a
-    /// service that makes its callers' keys itself needs none.
+    /// Live keys of one scope: beyond it new operations get `too-many-keys`. `None`: no limit, and nothing is
+    /// counted; a service that makes its callers' keys itself needs none.
     pub live_keys_per_scope: Option<u64>,
     /// Duplicates that wait for one running attempt; the rest are told at once.
     pub waiters_per_key: usize,
@@ -33,7 +33,8 @@ pub(crate) const FINISHED_AGE_MAX: Duration = Duration::from_secs(5);
 /// First and longest pause between looks at an attempt of another process.
 pub(crate) const POLL_MIN: Duration = Duration::from_millis(20);
 pub(crate) const POLL_MAX: Duration = Duration::from_millis(250);
-/// The first pause between looks at a key that another process holds in an open transaction, which is mostly a short one.
+/// The first pause between looks at a key that another process holds in an open transaction, which is mostly a short
+/// one.
 pub(crate) const HELD_POLL_MIN: Duration = Duration::from_millis(5);
 /// How long an outcome that the store would not take is offered again in the background.
 pub(crate) const OFFER_AGAIN_FOR: Duration = Duration::from_secs(600);
@@ -54,8 +55,8 @@ pub(crate) const PROBE_TURN_SLACK: Duration = Duration::from_secs(5);
 pub(crate) const EVIDENCE_BYTES_MAX: usize = 500;
 /// Records that one call of a sweep may change.
 pub(crate) const SWEEP_LIMIT: u32 = 100;
-/// After each such call the sweeper rests for so many times as long as the call took: a sweep has a fifth of the store's
-/// time at most.
+/// After each such call the sweeper rests for so many times as long as the call took: a sweep has a fifth of the
+/// store's time at most.
 pub(crate) const SWEEP_REST: u32 = 4;
 /// But not longer than this: a store that is slow is to be swept all the same, and a turn to sweep is not to end.
 pub(crate) const SWEEP_REST_MAX: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 //! The loops beside the messages: one reads their gauges, one sweeps marks and sent messages whose time is over.
 //!
 //! Apart from the loops of the records, so that none can starve another. Nothing depends on them for being right: a
-//! mark that is due and not yet swept still stands. Each step is a bounded batch in a commit of its own, after which the
-//! sweep rests as that of the records does, and others write meanwhile; several processes may run it.
+//! mark that is due and not yet swept still stands. Each step is a bounded batch in a commit of its own, after which
+//! the sweep rests as that of the records does, and others write meanwhile; several processes may run it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::limits::{KEEPER_TICK, SWEEP_LIMIT};
 use crate::{Engine, Keeper};
 
 impl Engine {
-    /// Starts the loops. Every `sweep_every` they forget marks whose retention is over, and outgoing messages that have
-    /// been done for `sent_kept`: until then a second message under one id is recognised, and the message can be looked up.
-    /// What fails, waits, is dead or unknown stays. Must be called within a tokio runtime.
+    /// Starts the loops. Every `sweep_every` they forget marks whose retention is over, and outgoing messages that
+    /// have been done for `sent_kept`: until then a second message under one id is recognised, and the message can be
+    /// looked up. What fails, waits, is dead or unknown stays. Must be called within a tokio runtime.
     pub fn keep_messages<S>(&self, store: Arc<S>, sweep_every: Duration, sent_kept: Duration) -> Keeper
     where
         S: InboxStore + OutboxStore + ?Sized + 'static,

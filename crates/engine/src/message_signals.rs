@@ -125,7 +125,7 @@ impl MessageSignals {
     pub fn start_at_zero(&self, consumer: &str) {
         let _ = self.duplicates.get_or_create(&self.consumer(consumer));
         let _ = self.conflicts.get_or_create(&self.consumer(consumer));
-        for verdict in ["processed", "rejected", "superseded", "failed", "not_yet", "parked"] {
+        for verdict in ["processed", "rejected", "failed", "not_yet", "parked"] {
             let _ = self.handled.get_or_create(&self.ended(consumer, verdict));
         }
     }
@@ -139,7 +139,7 @@ impl MessageSignals {
         Ended { operation, surface: self.surface, store: self.store, verdict }
     }
 
-    /// A delivery ended so: `processed`, `rejected`, `superseded`, `failed`, `not_yet` or `parked`.
+    /// A delivery ended so: `processed`, `rejected`, `failed`, `not_yet` or `parked`.
     pub fn handled(&self, consumer: &str, verdict: &'static str) {
         self.handled.get_or_create(&self.ended(consumer, verdict)).inc();
     }

@@ -152,8 +152,8 @@ impl Signals {
         &self.messages
     }
 
-    /// Has the counters of an operation stand at 0 from the start: an alert on a rise would not see a series that begins
-    /// with its first event.
+    /// Has the counters of an operation stand at 0 from the start: an alert on a rise would not see a series that
+    /// begins with its first event.
     pub fn start_at_zero(&self, operation: &str) {
         let of_operations = [
             &self.attempts_begun,

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::body::AnyBody;
 use crate::limits::{CONNECT_MAX, UNWRITTEN_TRIES};
-use crate::upstream::{HttpClient, NoAnswer, client, no_answer, no_body};
+use crate::upstream::{HttpClient, NoAnswer, client, no_answer, no_body, not_switched};
 
 /// A client for services.
 #[derive(Clone)]
@@ -50,7 +50,7 @@ impl Services {
         loop {
             match self.0.request(request()).await.map_err(|error| no_answer(&error)) {
                 Err(NoAnswer::NotTaken(_)) if tries < UNWRITTEN_TRIES => tries += 1,
-                answer => return answer,
+                answer => return answer.and_then(not_switched),
             }
         }
     }

@@ -109,13 +109,16 @@ impl Upstream {
 
     /// As [`Upstream::send`], for a request that asks for no upgrade: a 101 to it is no answer (RFC 9110, 15.2.2).
     pub(crate) async fn ask(&self, request: Request<AnyBody>) -> Result<Response<Incoming>, NoAnswer> {
-        let response = self.send(request).await?;
-        match response.status() {
-            StatusCode::SWITCHING_PROTOCOLS => {
-                Err(NoAnswer::Lost("the upstream switched to a protocol that nobody asked for".into()))
-            }
-            _ => Ok(response),
+        not_switched(self.send(request).await?)
+    }
+}
+
+pub(crate) fn not_switched(response: Response<Incoming>) -> Result<Response<Incoming>, NoAnswer> {
+    match response.status() {
+        StatusCode::SWITCHING_PROTOCOLS => {
+            Err(NoAnswer::Lost("the upstream switched to a protocol that nobody asked for".into()))
         }
+        _ => Ok(response),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The one table from the situations of SEMANTICS 8 to codes of gRPC.
 //!
 //! Client libraries act on the code before anybody reads the details: by the usual policies they send `UNAVAILABLE`
-//! again, the same call with the same metadata, and nothing else. So it is the code of what the same call under the same
-//! key will answer later, and no code of what a new key would double is one that reads as "nothing happened".
+//! again, the same call with the same metadata, and nothing else. So it is the code of what the same call under the
+//! same key will answer later, and no code of what a new key would double is one that reads as "nothing happened".
 
 use onefold_core::Problem;
 use tonic::Code;

@@ -99,12 +99,12 @@ where
 }
 
 impl Protection<SqliteStore> {
-    /// Performs the call in one transaction: what the closure writes and the record of its answer are committed together
-    /// or not at all. The closure may run again when the database is busy.
+    /// Performs the call in one transaction: what the closure writes and the record of its answer are committed
+    /// together or not at all. The closure may run again when the database is busy.
     ///
-    /// An error that is a [`Status`] and refuses for good by the table of [`meanings`](crate::meanings) is remembered;
-    /// any other error undoes everything and frees the key. Cancellation: the call is committed whole or not at all, and
-    /// the same call made again says which.
+    /// An error that is a [`Status`] and refuses for good by the table of [`meanings`](crate::meanings) is
+    /// remembered; any other error undoes everything and frees the key. Cancellation: the call is committed whole or
+    /// not at all, and the same call made again says which.
     pub async fn atomic<M, R, F>(&self, request: Request<M>, work: F) -> Result<Response<R>, Status>
     where
         M: Message + 'static,

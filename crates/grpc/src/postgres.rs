@@ -1,4 +1,5 @@
-//! Atomic mode of a method over a PostgreSQL database (feature `postgres`). The other modes are the same on every store.
+//! Atomic mode of a method over a PostgreSQL database (feature `postgres`). The other modes are the same on every
+//! store.
 //!
 //! ```no_run
 //! # #[derive(Clone, PartialEq, prost::Message)]
@@ -31,8 +32,8 @@ use crate::meaning::Speaks;
 use crate::perform::{answered, kept};
 use crate::{Admitted, Protection};
 
-/// An async closure over the open transaction and the message, whose future may be sent between threads. Implemented for
-/// all of them: `async |tx: &mut PostgresTx, message: M| { … }`.
+/// An async closure over the open transaction and the message, whose future may be sent between threads. Implemented
+/// for all of them: `async |tx: &mut PostgresTx, message: M| { … }`.
 pub trait Work<'a, M, R>: FnOnce(&'a mut PostgresTx, M) -> Self::Running {
     /// What it does.
     type Running: Future<Output = Result<Verdict<R>, BoxError>> + Send + 'a;
@@ -65,12 +66,13 @@ where
 }
 
 impl Protection<PostgresStore> {
-    /// Performs the call in one transaction: what the closure writes and the record of its answer are committed together
-    /// or not at all. The closure may run again when the database asks for it, each time as a clone with the message.
+    /// Performs the call in one transaction: what the closure writes and the record of its answer are committed
+    /// together or not at all. The closure may run again when the database asks for it, each time as a clone with the
+    /// message.
     ///
-    /// An error that is a [`Status`] and refuses for good by the table of [`meanings`](crate::meanings) is remembered;
-    /// any other error undoes everything and frees the key. Cancellation: the call runs on, and the same call made again
-    /// says how it ended.
+    /// An error that is a [`Status`] and refuses for good by the table of [`meanings`](crate::meanings) is
+    /// remembered; any other error undoes everything and frees the key. Cancellation: the call runs on, and the same
+    /// call made again says how it ended.
     pub async fn atomic<M, R, F>(&self, request: Request<M>, work: F) -> Result<Response<R>, Status>
     where
         M: Message + Clone + 'static,

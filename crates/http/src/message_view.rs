@@ -67,8 +67,8 @@ pub fn incoming(entry: &InboxEntry, now: StoreTime) -> Value {
     })
 }
 
-/// A message that came in: its last round, those before it, what is kept of it and what people did to it. `entries` are in
-/// the order of their rounds; `None` when there is none.
+/// A message that came in: its last round, those before it, what is kept of it and what people did to it. `entries`
+/// are in the order of their rounds; `None` when there is none.
 pub fn incoming_with_history(
     entries: &[InboxEntry],
     kept: Option<Content<'_>>,
@@ -101,6 +101,12 @@ pub fn permit(permit: &Permit) -> Value {
             "at": time(revoked.at), "who": revoked.who, "reason": revoked.reason,
         })),
     })
+}
+
+/// What became of an act on several messages: on which it was done, and which were passed over and why.
+pub fn acted(done: &[String], passed_over: &[(String, String)]) -> Value {
+    let passed_over = passed_over.iter().map(|(id, why)| json!({"id": id, "why": why}));
+    json!({"done": done, "passed_over": passed_over.collect::<Value>()})
 }
 
 fn history(acts: &[Act]) -> Value {

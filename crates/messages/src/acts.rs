@@ -1,8 +1,9 @@
 //! What people do to messages: look, send dead letters again, settle unknown sendings, let parked ones be handled
 //! again, grant permits (SEMANTICS 9 and 12).
 //!
-//! *Promises.* Every act needs a reason, which is kept with the message. An act names the attempt after which the person
-//! saw the message, so that two people, or one who asks twice, act once. Many dead letters are sent again with a pace.
+//! *Promises.* Every act needs a reason, which is kept with the message. An act may name the attempt after which the
+//! person saw the message: sent again since, it is another matter and passed over. Asked twice, it is done once. Many
+//! dead letters are sent again with a pace.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use onefold_store::{
     InboxPage, InboxQuery, InboxStore, KeptMessage, NewPermit, OutboxPage, OutboxQuery, OutboxStore, Redrive,
     Redriving, StoreError,
 };
+
+use crate::limits::PAGE;
 
 /// A store with both boxes.
 pub trait MessageStore: OutboxStore + InboxStore {}
@@ -65,6 +68,8 @@ pub enum Which {
 pub struct ActOnOutgoing {
     /// On which.
     pub which: Which,
+    /// The attempt after which the person saw them; `None` acts on whatever stands there now.
+    pub seen_attempt: Option<u32>,
     /// What is done with a message that is `dead` or `outcome_unknown`.
     pub redrive: Redrive,
     /// How many are due in a second where they are sent again; `None` is all at once.
@@ -152,7 +157,7 @@ impl Messages {
                     destination: Some(destination.clone()),
                     state: Some(*state),
                     ordering_key: ordering_key.clone(),
-                    limit: 1000,
+                    limit: PAGE,
                     ..OutboxQuery::default()
                 };
                 loop {
@@ -180,6 +185,10 @@ impl Messages {
         let id = &entry.message.id;
         if !waits_for_a_person(entry.state) {
             acted.pass_over(id, format!("it is {}", entry.state));
+            return Ok(());
+        }
+        if act.seen_attempt.is_some_and(|seen| seen != entry.attempt) {
+            acted.pass_over(id, format!("it was sent again since: this is attempt {}", entry.attempt));
             return Ok(());
         }
         let redriving = Redriving {

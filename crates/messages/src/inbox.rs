@@ -1,9 +1,9 @@
 //! Handling messages once: the handler's local effect and the mark of its message in one commit (SEMANTICS 9).
 //!
-//! *Promises.* A delivery is consumed at once; only what stands in its way is judged. It is settled only when its end is
-//! durable: the effect with its mark, or a dead letter with its body. A handler that fails, panics or says "not yet"
-//! leaves nothing, and its message is as new as before. After enough failures the message is parked, and so is what
-//! cannot be told from another message or is older than the marks: nothing is dropped.
+//! *Promises.* A delivery is consumed at once; only what stands in its way is judged. It is settled only when its end
+//! is durable: the effect with its mark, or a dead letter with its body. A handler that fails, panics or says "not
+//! yet" leaves nothing, and its message is as new as before. After enough failures the message is parked, and so is
+//! what cannot be told from another message or is older than the marks: nothing is dropped.
 //!
 //! *After a crash* there is the whole or nothing, and whoever delivers delivers again. Lost are at most the duplicates
 //! that were counted in the last half second.
@@ -15,14 +15,16 @@ mod handle;
 mod handled;
 mod locks;
 mod settings;
-mod tally;
 
 use std::fmt;
 use std::sync::Arc;
 
-use onefold_core::{Fingerprint, FingerprintBuilder, IdentityKey, Key};
+use onefold_core::{Fingerprint, FingerprintBuilder, IdentityKey, Key, OperationId};
 use onefold_engine::Engine;
-use onefold_store::ConsumeStore;
+use onefold_store::{ConsumeStore, DeliveryCounts};
+
+use crate::limits::TALLY_EVERY;
+use crate::tally::Tally;
 
 pub use consumer::{Consumer, Rerun};
 pub use handled::{Handled, HandlerError, Handling, Word};
@@ -50,8 +52,8 @@ impl Incoming {
     }
 }
 
-/// What is significant of a message: two deliveries under one id that differ in it are a conflict. Headers change on the
-/// way (trace context, counts of deliveries) and are not in it.
+/// What is significant of a message: two deliveries under one id that differ in it are a conflict. Headers change on
+/// the way (trace context, counts of deliveries) and are not in it.
 pub fn fingerprint(body: &[u8], secret: &IdentityKey) -> Fingerprint {
     FingerprintBuilder::new(secret).part("body", body).finish()
 }
@@ -66,7 +68,7 @@ pub(crate) struct Inner<S> {
     engine: Engine,
     settings: InboxSettings,
     locks: locks::Locks,
-    tally: tally::Tally,
+    tally: Tally,
 }
 
 impl<S> Clone for Inbox<S> {
@@ -84,7 +86,7 @@ impl<S> fmt::Debug for Inbox<S> {
 impl<S: ConsumeStore + 'static> Inbox<S> {
     /// The inbox of this consumer in the database of `store`. The engine is the one that counts: its metrics.
     pub fn new(engine: &Engine, store: Arc<S>, settings: InboxSettings) -> Inbox<S> {
-        let (locks, tally) = (locks::Locks::default(), tally::Tally::default());
+        let (locks, tally) = (locks::Locks::default(), Tally::default());
         Inbox { inner: Arc::new(Inner { store, engine: engine.clone(), settings, locks, tally }) }
     }
 
@@ -102,5 +104,26 @@ impl<S: ConsumeStore + 'static> Inbox<S> {
     /// counted. Worth calling before the process ends.
     pub async fn flush(&self) {
         self.inner.flush().await;
+    }
+}
+
+impl<S: ConsumeStore + 'static> Inner<S> {
+    fn count(self: &Arc<Self>, id: OperationId, round: u32, more: DeliveryCounts) {
+        if self.tally.add(id, round, more) {
+            let inner = self.clone();
+            tokio::spawn(async move {
+                while {
+                    tokio::time::sleep(TALLY_EVERY).await;
+                    inner.flush().await;
+                    !inner.tally.is_done()
+                } {}
+            });
+        }
+    }
+
+    async fn flush(&self) {
+        if let Err(error) = self.tally.write(&*self.store).await {
+            tracing::warn!(consumer = self.settings.consumer, %error, "deliveries could not be counted yet");
+        }
     }
 }

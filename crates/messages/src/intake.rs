@@ -1,9 +1,9 @@
 //! The intake: webhooks whose local effect is that they go on to a handler.
 //!
 //! *Promises.* The mark of a message and the outgoing message for its handler are one commit, so what was admitted is
-//! forwarded, whatever crashes, and what was not admitted left nothing. Each message goes on under one key, which follows
-//! from its identity; a permit that lets it through once more gives it another one. The same id with another body goes
-//! to nobody: it is kept as a dead letter. Whoever calls has verified the sender.
+//! forwarded, whatever crashes, and what was not admitted left nothing. Each message goes on under one key, which
+//! follows from its identity; a permit that lets it through once more gives it another one. The same id with another
+//! body goes to nobody: it is kept as a dead letter. Whoever calls has verified the sender.
 //!
 //! *It does not* know HTTP, and does not wait for the handler.
 
@@ -11,23 +11,21 @@ mod again;
 mod keeper;
 mod signals;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use onefold_core::contract::Retention;
 use onefold_core::{
     Delivery, Fingerprint, IdentityKey, InboxEntry, InboxState, Key, Message, MessageIdentity, OperationId,
-    OutboxState, downstream, judge_delivery, to_hex,
+    OutboxState, downstream, judge_delivery, printable, to_hex,
 };
-use onefold_store::{
-    Consumed, DeliveryCounts, Failure, Mark, OutboxStore, Redrive, Redriving, StoreError, Versioned,
-};
+use onefold_store::{Consumed, Failure, Mark, OutboxStore, Redrive, Redriving, StoreError, Versioned};
 
 pub use keeper::IntakeKeeper;
 pub use onefold_store::KeptMessage;
 pub use signals::{Decision, IntakeSignals, Verdict};
 
 use crate::limits::{ADMIT_TRIES, EVIDENCE_MAX};
+use crate::tally::{ONE_CONFLICT, ONE_DUPLICATE, Tally};
 use crate::{Destination, MessageStore, Relay};
 
 /// The consumer under which webhooks are marked.
@@ -94,8 +92,8 @@ pub struct Intake(Arc<Inner>);
 struct Inner {
     store: Arc<dyn MessageStore>,
     signals: IntakeSignals,
-    /// Duplicates and conflicts that are not written yet.
-    counts: Mutex<HashMap<(OperationId, u32), DeliveryCounts>>,
+    /// The keeper writes it.
+    tally: Tally,
 }
 
 /// The name of the destination that a source's messages go on to.
@@ -113,7 +111,7 @@ impl Intake {
     /// An intake into a store. `surface` is a label of its metrics.
     pub fn new(store: Arc<dyn MessageStore>, surface: &'static str) -> Intake {
         let signals = IntakeSignals::new(surface, store.name());
-        Intake(Arc::new(Inner { store, signals, counts: Mutex::default() }))
+        Intake(Arc::new(Inner { store, signals, tally: Tally::default() }))
     }
 
     /// What it counts.
@@ -230,7 +228,7 @@ impl Inner {
         let Some(last) = entries.iter().max_by_key(|entry| entry.round) else {
             return Err(StoreError::Refused("a message was found that is not there".into()));
         };
-        self.count(id, last.round, |counts| counts.duplicates += 1);
+        self.tally.add(id, last.round, ONE_DUPLICATE);
         if last.state == InboxState::Superseded {
             return Ok(Admitted::Superseded);
         }
@@ -259,23 +257,26 @@ impl Inner {
         entries: &[InboxEntry],
     ) -> Result<Admitted, StoreError> {
         let round = entries.iter().map(|entry| entry.round).max().unwrap_or_default();
-        let conflicts: u64 = entries.iter().map(|entry| entry.conflicts).sum();
-        self.count(id, round, |counts| counts.conflicts += 1);
-        tracing::warn!(source = arrival.source, message = %id, "another body came under the id of a message; it is not forwarded");
-        if conflicts < EVIDENCE_MAX {
+        let written: u64 = entries.iter().map(|entry| entry.conflicts).sum();
+        self.tally.add(id, round, ONE_CONFLICT);
+        // With those that are not written yet: a flood comes faster than they are.
+        let conflicts = written + self.tally.gathered(id, round).conflicts;
+        tracing::warn!(
+            source = arrival.source,
+            id = %id,
+            "another body came under the id of a message; it is not forwarded"
+        );
+        if conflicts <= EVIDENCE_MAX {
             let digest = to_hex(&arrival.fingerprint.digest);
             let name = format!("conflict-{id}-{}", &digest[..32]);
             let identity = identity(&arrival.source, &Key::new(name).expect("digits and dashes are a key"));
             let evidence_id = identity.id(self.store.identity_key());
             let mark = self.mark(evidence_id, 0, identity, &arrival);
-            let reason = format!("it came under the id of another message: {}", arrival.id.as_str());
+            let first = printable(arrival.id.as_str());
+            let reason = format!("it came under the id of another message: {first}");
             self.store.fail(Failure { mark, reason, park_after: Some(1) }).await?;
         }
         Ok(Admitted::Conflict)
-    }
-
-    fn count(&self, id: OperationId, round: u32, add: impl FnOnce(&mut DeliveryCounts)) {
-        add(self.counts.lock().expect("nobody panics under it").entry((id, round)).or_default());
     }
 }
 

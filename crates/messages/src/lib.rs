@@ -16,6 +16,7 @@ pub mod mail;
 mod receive;
 mod relay;
 mod sink;
+mod tally;
 pub mod wire;
 
 pub use acts::{ActError, ActOnOutgoing, Acted, MessageStore, Messages, ShownIncoming, ShownOutgoing, Which};

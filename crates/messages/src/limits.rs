@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use onefold_core::retry::Backoff;
+
 /// Sendings that may fail before a message is a dead letter: with the default pauses about a quarter of an hour.
 pub const ATTEMPTS: u32 = 30;
 /// Messages on their way to one destination at once.
@@ -20,6 +22,8 @@ pub(crate) const STORE_PAUSE_MAX: Duration = Duration::from_secs(10);
 pub const BUDGET_WINDOW: Duration = Duration::from_secs(10);
 /// The longest pause that a destination may ask for: what asks for more is looked at again after it.
 pub const NOT_YET_MAX: Duration = Duration::from_secs(3600);
+/// The pauses between connections to a broker that is away: no busy loop, and back within seconds of its return.
+pub const RECONNECT: Backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(5) };
 /// How long one look-up of an unknown message may take.
 pub const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Tries of a handler that may fail before its message is parked: with the default pauses about two minutes.
@@ -28,7 +32,8 @@ pub const PARK_AFTER: u32 = 10;
 pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Bytes of a reason that are kept.
 pub const REASON_BYTES_MAX: usize = 500;
-/// How often a handler runs again at most when the database asks for it, and the first pause before that, which doubles.
+/// How often a handler runs again at most when the database asks for it, and the first pause before that, which
+/// doubles.
 pub(crate) const CONTENDED_RUNS_MAX: u32 = 6;
 pub(crate) const CONTENDED_PAUSE: Duration = Duration::from_millis(10);
 /// How long deliveries that were counted are gathered before they are written, and of how many messages.

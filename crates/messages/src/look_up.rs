@@ -1,9 +1,9 @@
 //! Looking up what became of messages whose answer was lost (SEMANTICS 10).
 //!
-//! *Promises.* Only messages that are `outcome_unknown` are looked up, one at a time, again and again until the look-up or
-//! a person knows. That a message is not found says nothing by itself, since the first sending may still be on its way: it
-//! counts only when the look-up began later than a window after the message became unknown. A verdict that settles is
-//! kept with the message, with its evidence. What a person has done meanwhile stands.
+//! *Promises.* Only messages that are `outcome_unknown` are looked up, one at a time, again and again until the
+//! look-up or a person knows. That a message is not found says nothing by itself, since the first sending may still
+//! be on its way: it counts only when the look-up began later than a window after the message became unknown. A
+//! verdict that settles is kept with the message, with its evidence. What a person has done meanwhile stands.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub enum Found {
 /// Whoever can ask what a destination has: a provider's list of messages, an archive, a log.
 #[async_trait]
 pub trait LookUp: Send + Sync + 'static {
-    /// For how long a message must have been unknown before "it is not there" is believed: longer than the first sending
-    /// may still take to arrive and to be found.
+    /// For how long a message must have been unknown before "it is not there" is believed: longer than the first
+    /// sending may still take to arrive and to be found.
     fn settled_after(&self) -> Duration;
 
     /// Asks for one message. Dropped after 30 s, which is no answer.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The media type of a message whose body is a [`Mail`].
 pub const MEDIA_TYPE: &str = "application/json";
 
-/// A mail. Mailboxes are written `ann@example.org` or `Ann <ann@example.org>`. It needs a recipient, and a text or HTML.
+/// A mail. Mailboxes are written `ann@example.org` or `Ann <ann@example.org>`. It needs a recipient, and a text or
+/// HTML.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mail {

@@ -10,7 +10,8 @@ use onefold_core::Key;
 pub struct Inbound {
     /// Who sent it: the stream, the queue, the endpoint. Ids are unique to a source only.
     pub source: String,
-    /// The id that the sender gave it, if it did. A redelivery under a new id carries the original one, and that counts.
+    /// The id that the sender gave it, if it did. A redelivery under a new id carries the original one, and that
+    /// counts.
     pub id: Option<Key>,
     /// Messages of a source under one ordering key are handled one after the other.
     pub ordering_key: Option<String>,

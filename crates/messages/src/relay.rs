@@ -50,8 +50,8 @@ impl Relay {
         Relay { stopping, loops, held }
     }
 
-    /// Takes nothing more, waits for what is on its way and settles it, for at most `grace`. Returns how many messages are
-    /// left to their leases.
+    /// Takes nothing more, waits for what is on its way and settles it, for at most `grace`. Returns how many
+    /// messages are left to their leases.
     pub async fn stop(mut self, grace: Duration) -> u64 {
         self.stopping.send_replace(true);
         let until = Instant::now() + grace;

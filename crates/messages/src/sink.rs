@@ -36,6 +36,17 @@ pub enum Sending {
     },
 }
 
+impl Sending {
+    /// An answer was lost, or does not say whether the message was accepted.
+    pub fn lost(reason: impl Into<String>, if_lost: IfLost) -> Sending {
+        let reason = reason.into();
+        match if_lost {
+            IfLost::SendAgain => Sending::Failed { reason },
+            IfLost::Hold => Sending::Unknown { reason },
+        }
+    }
+}
+
 /// A destination.
 #[async_trait]
 pub trait Sink: Send + Sync + 'static {

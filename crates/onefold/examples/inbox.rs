@@ -1,5 +1,5 @@
-//! The inbox: a message that is delivered several times is handled once, in one commit with the mark that says so. Needs
-//! no server: `cargo run --example inbox`.
+//! The inbox: a message that is delivered several times is handled once, in one commit with the mark that says so.
+//! Needs no server: `cargo run --example inbox`.
 
 use std::time::Duration;
 

@@ -23,8 +23,8 @@
 //!
 //! A [`Consumer`] is a [`Receive`], which the adapters of brokers take: they settle a delivery as it says, and never
 //! before. Whatever a closure of atomic mode may do, a handler may: [`SqliteTx::effect`](crate::SqliteTx::effect),
-//! [`apply_if_newer`](crate::SqliteTx::apply_if_newer), [`enqueue_once`](crate::SqliteTx::enqueue_once). On PostgreSQL (feature
-//! `postgres`) a handler is an async closure over a `PostgresTx`.
+//! [`apply_if_newer`](crate::SqliteTx::apply_if_newer), [`enqueue_once`](crate::SqliteTx::enqueue_once). On
+//! PostgreSQL (feature `postgres`) a handler is an async closure over a `PostgresTx`.
 //!
 //! [`InboxSettings`] say how long marks stay, when a message is parked and which build handles. Parked messages are
 //! listed and let go on through [`Onefold::messages`]. A *permit*, granted there as well, lets another build handle
@@ -78,8 +78,8 @@ impl Inbox<SqliteStore> {
     /// The handler gets the transaction and the message, and nothing else that could be waited for; it runs on the
     /// writer's thread, so it must be short. It may run again when the database asks for that. What it writes is
     /// committed with the mark; an error, a panic and one that takes too long undo everything and count as a try that
-    /// failed, [`Handled::Rejected`] undoes everything and is final, [`Handled::NotYet`] undoes everything and counts as
-    /// nothing.
+    /// failed, [`Handled::Rejected`] undoes everything and is final, [`Handled::NotYet`] undoes everything and counts
+    /// as nothing.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

@@ -1,5 +1,5 @@
-//! **Many attempts, one effect.** A request that is sent twice, a job that is started again, a message that is delivered
-//! a third time: the operation behind it happens once, and everybody who asks for it gets its one result.
+//! **Many attempts, one effect.** A request that is sent twice, a job that is started again, a message that is
+//! delivered a third time: the operation behind it happens once, and everybody who asks for it gets its one result.
 //!
 //! A service adds this crate to the database that it has, says what an operation promises, and writes its business
 //! inside the boundary:
@@ -37,9 +37,10 @@
 //! | [`Onefold::reserved`] | elsewhere | at most one unresolved attempt at a time; a lost outcome is held as unknown, never silently repeated |
 //! | [`Onefold::resumable`] | elsewhere, in several [`Steps`] | each step is asked for under one key |
 //!
-//! Inside a closure of atomic mode, [`SqliteTx::effect`] notes what the business would notice if it happened twice, under
-//! a key of its own and for good, and [`SqliteTx::apply_if_newer`] keeps an older event from overwriting a newer one.
-//! Messages that leave with the business are in [`messages`], and the one mail for an effect in [`notify`].
+//! Inside a closure of atomic mode, [`SqliteTx::effect`] notes what the business would notice if it happened twice,
+//! under a key of its own and for good, and [`SqliteTx::apply_if_newer`] keeps an older event from overwriting a
+//! newer one. Messages that leave with the business are in [`messages`], and the one mail for an effect in
+//! [`notify`].
 //!
 //! With the feature `postgres` all of it works over PostgreSQL: see the module `postgres`.
 //!
@@ -111,14 +112,14 @@ impl<S: AtomicStore> Onefold<S> {
         self.0.store()
     }
 
-    /// Starts what runs beside the calls, for as long as the answer is kept: it writes counters, marks lost outcomes and
-    /// sweeps what has expired. Without it nothing is wrong, but lists and the size of the file lag.
+    /// Starts what runs beside the calls, for as long as the answer is kept: it writes counters, marks lost outcomes
+    /// and sweeps what has expired. Without it nothing is wrong, but lists and the size of the file lag.
     pub fn keep(&self, sweep_every: Duration) -> Keeper {
         self.engine().keep(sweep_every)
     }
 
-    /// The same for the messages of this database: reads their gauges, forgets marks whose retention is over, and outgoing
-    /// messages that have been done for `sent_kept`. Until then a second message under one id is recognised.
+    /// The same for the messages of this database: reads their gauges, forgets marks whose retention is over, and
+    /// outgoing messages that have been done for `sent_kept`. Until then a second message under one id is recognised.
     pub fn keep_messages(&self, sweep_every: Duration, sent_kept: Duration) -> Keeper
     where
         S: InboxStore + OutboxStore,

@@ -1,11 +1,11 @@
 //! Notifications: mails of which every effect of the business has at most one (`docs/messages.md`).
 //!
-//! [`Notify::once`] writes the job in the transaction of the business, under the effect's key. The second event that asks
-//! for the same effect makes none, whatever its own id. A relay sends the job to its destination, which may be any
-//! [`Sink`](crate::messages::Sink) that reads a [`Mail`]; `onefold-broker-smtp` is one.
+//! [`Notify::once`] writes the job in the transaction of the business, under the effect's key. The second event that
+//! asks for the same effect makes none, whatever its own id. A relay sends the job to its destination, which may be
+//! any [`Sink`](crate::messages::Sink) that reads a [`Mail`]; `onefold-broker-smtp` is one.
 //!
-//! A mail that the server may have accepted while its answer was lost is [`OutboxState::Unknown`]: it is never sent again
-//! by itself. A person finds out and says so with [`Onefold::resolve_notification`], once and with a reason.
+//! A mail that the server may have accepted while its answer was lost is [`OutboxState::Unknown`]: it is never sent
+//! again by itself. A person finds out and says so with [`Onefold::resolve_notification`], once and with a reason.
 
 use std::time::Duration;
 
@@ -32,8 +32,9 @@ impl Notify {
         Notify { destination: destination.into() }
     }
 
-    /// Makes the one mail for an effect, such as `order-5001/ORDER_CONFIRMED`, in this transaction. True: it is made now.
-    /// False: the effect happened before, whichever event asked for it, and nothing is written. The key is kept for good.
+    /// Makes the one mail for an effect, such as `order-5001/ORDER_CONFIRMED`, in this transaction. True: it is made
+    /// now. False: the effect happened before, whichever event asked for it, and nothing is written. The key is kept
+    /// for good.
     pub fn once(&self, tx: &mut SqliteTx<'_>, effect: &str, mail: &Mail) -> rusqlite::Result<bool> {
         tx.enqueue_once(effect, self.message(mail))
     }
@@ -49,8 +50,8 @@ impl Notify {
         tx.enqueue_once(effect, self.message(mail)).await
     }
 
-    /// The job as a message, for a transaction of another kind. Its id is not used: that of the one message for an effect
-    /// follows from the effect.
+    /// The job as a message, for a transaction of another kind. Its id is not used: that of the one message for an
+    /// effect follows from the effect.
     pub fn message(&self, mail: &Mail) -> Message {
         Message {
             id: Key::new("notification").expect("it is a key"),

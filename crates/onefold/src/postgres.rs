@@ -1,5 +1,5 @@
-//! The boundary over a PostgreSQL database (feature `postgres`): opening it, and atomic mode in our transaction with your
-//! closure.
+//! The boundary over a PostgreSQL database (feature `postgres`): opening it, and atomic mode in our transaction with
+//! your closure.
 //!
 //! ```no_run
 //! use onefold::{Onefold, Operation, Scope, Verdict, postgres::PostgresTx};
@@ -53,11 +53,12 @@ where
 }
 
 impl Onefold<PostgresStore> {
-    /// Over a PostgreSQL database, `postgres://user:password@host:port/database?sslmode=…`, with the service's own tables
-    /// beside the schema `onefold`, which is made if there is none. No live keys are counted: the service makes the keys.
+    /// Over a PostgreSQL database, `postgres://user:password@host:port/database?sslmode=…`, with the service's own
+    /// tables beside the schema `onefold`, which is made if there is none. No live keys are counted: the service
+    /// makes the keys.
     ///
-    /// Must be called in a tokio runtime, which is needed for as long as the boundary is used. An error has changed nothing
-    /// but perhaps the schema, by whole migrations.
+    /// Must be called in a tokio runtime, which is needed for as long as the boundary is used. An error has changed
+    /// nothing but perhaps the schema, by whole migrations.
     pub async fn postgres(url: &str) -> Result<Onefold<PostgresStore>, OpenError> {
         let limits = Limits { live_keys_per_scope: None, ..Limits::default() };
         Onefold::open_postgres(&Address::parse(url)?, Options::default(), limits).await
@@ -77,10 +78,10 @@ impl Onefold<PostgresStore> {
     /// together or not at all.
     ///
     /// The closure gets the transaction and nothing else, because it may run again when the database asks for that
-    /// (serialization failures and deadlocks, six times in all), and because an effect outside of the database cannot be rolled
-    /// back. Each run is that of a clone. An error undoes everything, and the key is free: the rollback proves that nothing
-    /// happened. A panic counts as an error, and so do a closure that holds its transaction for longer than
-    /// [`Options::closure_time_max`] and one that goes on after a statement that failed.
+    /// (serialization failures and deadlocks, six times in all), and because an effect outside of the database cannot
+    /// be rolled back. Each run is that of a clone. An error undoes everything, and the key is free: the rollback
+    /// proves that nothing happened. A panic counts as an error, and so do a closure that holds its transaction for
+    /// longer than [`Options::closure_time_max`] and one that goes on after a statement that failed.
     ///
     /// Errors say whether a new key is safe ([`CallError::new_key_is_safe`]). Cancellation: a call whose future is
     /// dropped runs on; the same call made again says how it ended.

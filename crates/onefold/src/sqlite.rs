@@ -13,8 +13,9 @@ use crate::verdict::{BoxError, Verdict};
 use crate::{AtomicEngine, Call, CallError, Done, Limits, Onefold};
 
 impl Onefold<SqliteStore> {
-    /// Over a SQLite file, which is made if there is none. It may be the service's own, with tables of its own: those of
-    /// the layer begin with `onefold_`. Its journal must be the write-ahead log. Blocks; an error has changed nothing.
+    /// Over a SQLite file, which is made if there is none. It may be the service's own, with tables of its own: those
+    /// of the layer begin with `onefold_`. Its journal must be the write-ahead log. Blocks; an error has changed
+    /// nothing.
     pub fn sqlite(path: impl AsRef<Path>) -> Result<Onefold, OpenError> {
         let options = Options { file_use: FileUse::Shared, ..Options::default() };
         Onefold::open(path, options, Limits::default())
@@ -29,10 +30,10 @@ impl Onefold<SqliteStore> {
     /// Performs the operation in one transaction: what the closure writes and the record of its result are committed
     /// together or not at all.
     ///
-    /// The closure gets the transaction and nothing else, because it may run again when the database asks for that, and
-    /// because an effect outside of the database cannot be rolled back. It runs on the writer's thread, so it must be
-    /// short. An error undoes everything, and the key is free: the rollback proves that nothing happened. A panic counts
-    /// as an error.
+    /// The closure gets the transaction and nothing else, because it may run again when the database asks for that,
+    /// and because an effect outside of the database cannot be rolled back. It runs on the writer's thread, so it
+    /// must be short. An error undoes everything, and the key is free: the rollback proves that nothing happened. A
+    /// panic counts as an error.
     ///
     /// Errors say whether a new key is safe ([`CallError::new_key_is_safe`]). Cancellation: a call whose future is
     /// dropped is committed whole or not at all; the same call made again says which.

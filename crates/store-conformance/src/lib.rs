@@ -163,9 +163,9 @@ macro_rules! library_conformance {
     };
 }
 
-/// Makes one test of each behaviour of messages: outbox, inbox and handlers. The given function takes the clock and makes
-/// a [`Shop`]: a store with a table of a business beside the messages. It is an
-/// `async fn(Arc<ManualClock>) -> Option<Shop<_>>`, as for [`conformance!`].
+/// Makes one test of each behaviour of messages: outbox, inbox and handlers. The given function takes the clock and
+/// makes a [`Shop`]: a store with a table of a business beside the messages. It is an `async fn(Arc<ManualClock>) ->
+/// Option<Shop<_>>`, as for [`conformance!`].
 #[macro_export]
 macro_rules! messages_conformance {
     ($make:expr) => {
@@ -191,6 +191,7 @@ macro_rules! messages_conformance {
             inbox::older_and_equal_versions_of_others_are_superseded_and_lost_to_nobody,
             inbox::one_of_equal_versions_at_once_counts,
             inbox::marks_go_when_their_time_is_over_and_their_messages_are_done,
+            inbox::message_that_comes_after_its_mark_is_forgotten_goes_on_again,
             inbox::mark_of_a_later_round_stays_no_shorter_than_the_first,
             inbox::mark_of_a_later_round_stands_in_the_way_of_a_round_that_is_forgotten,
             inbox::pages_show_every_entry_once,

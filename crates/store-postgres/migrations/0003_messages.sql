@@ -250,7 +250,7 @@ BEGIN
     END IF;
     RETURN QUERY
         SELECT moment, e.attempt, e.failures, m.created_at, m.id, m.address, m.ordering_key, m.form
-        FROM unnest(given) WITH ORDINALITY AS g (place, n)
+        FROM pg_catalog.unnest(given) WITH ORDINALITY AS g (place, n)
         JOIN onefold.outbox_open e ON e.place = g.place JOIN onefold.outbox m ON m.place = g.place
         ORDER BY g.n;
     RETURN QUERY SELECT moment, NULL::integer, looked, coalesce(until, moment), NULL::bytea, NULL::bytea, NULL::bytea,

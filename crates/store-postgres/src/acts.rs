@@ -5,7 +5,7 @@ use onefold_store::StoreError;
 use tokio_postgres::types::Type;
 
 use crate::row::{attempt, get, text, unreadable};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 pub(crate) const OF: &str = "SELECT a.at, a.kind, a.attempt, a.who, a.reason FROM onefold.acts a
     WHERE a.incoming = $1 AND a.message = $2 ORDER BY a.n";
@@ -30,7 +30,7 @@ pub(crate) enum Way {
 pub(crate) async fn of(way: Way, message: &[u8], server: &Server) -> Result<Vec<Act>, StoreError> {
     let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
         [(&(way == Way::In), Type::BOOL), (&message, Type::BYTEA)];
-    let rows = server.ask(OF, &params, IfLost::AskAgain).await?;
+    let rows = server.ask(OF, &params, Unanswered::AskAgain).await?;
     let act = |row| {
         let number: i16 = get(row, 1)?;
         let kind = ActKind::ALL.into_iter().find(|kind| kind_number(*kind) == number);

@@ -14,10 +14,10 @@ use crate::error::Failed;
 use crate::events::Happened;
 use crate::lanes::Work;
 use crate::row::{clock, duration_ms, reconciliation_number, state_number};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
-/// Kinds: 0 settle, 1 lose the outcome, 2 renew, 3 lapse, 4 note a probe. 2 and 3 are for what is processing, 4 for what
-/// is unknown. `ms` is how long the lease runs, or until the next probe.
+/// Kinds: 0 settle, 1 lose the outcome, 2 renew, 3 lapse, 4 note a probe. 2 and 3 are for what is processing, 4 for
+/// what is unknown. `ms` is how long the lease runs, or until the next probe.
 pub(crate) const ADVANCE: &str = concat!(
     "WITH clock AS MATERIALIZED (",
     clock!(),
@@ -205,7 +205,7 @@ impl AdvanceWork {
                     (&happened.reasons, Type::BYTEA_ARRAY),
                     (&happened.evidence, Type::BYTEA_ARRAY),
                 ],
-                IfLost::AskAgain,
+                Unanswered::AskAgain,
             )
             .await?;
         crash::point("postgres.advance.after");

@@ -9,7 +9,7 @@ use tokio_postgres::{GenericClient, Row};
 
 use crate::driver::Columns;
 use crate::error::Failed;
-use crate::server::{IfLost, Params, Server};
+use crate::server::{Params, Server, Unanswered};
 
 /// Takes statements.
 pub(crate) trait Ask: Sync {
@@ -24,7 +24,7 @@ pub(crate) trait Ask: Sync {
         &self,
         sql: &'static str,
         params: &Params<'_>,
-        if_lost: IfLost,
+        unanswered: Unanswered,
     ) -> impl Future<Output = Result<Vec<Self::Row>, Self::Error>> + Send;
 }
 
@@ -36,8 +36,13 @@ impl Ask for Server {
         Server::now(self)
     }
 
-    async fn ask(&self, sql: &'static str, params: &Params<'_>, if_lost: IfLost) -> Result<Vec<Row>, Failed> {
-        Server::ask(self, sql, params, if_lost).await
+    async fn ask(
+        &self,
+        sql: &'static str,
+        params: &Params<'_>,
+        unanswered: Unanswered,
+    ) -> Result<Vec<Row>, Failed> {
+        Server::ask(self, sql, params, unanswered).await
     }
 }
 
@@ -55,7 +60,7 @@ impl<C: GenericClient + Sync> Ask for Within<'_, C> {
         self.now
     }
 
-    async fn ask(&self, sql: &'static str, params: &Params<'_>, _: IfLost) -> Result<Vec<Row>, Failed> {
+    async fn ask(&self, sql: &'static str, params: &Params<'_>, _: Unanswered) -> Result<Vec<Row>, Failed> {
         self.client.query_typed(sql, params).await.map_err(|error| Failed::of(&error))
     }
 }

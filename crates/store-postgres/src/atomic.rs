@@ -3,13 +3,13 @@
 //! A new operation takes two round trips beside the closure's own: the transaction is begun, the key's lock taken and
 //! the record looked for in one; the finished record is inserted, once, and committed in another (decision 0013). The
 //! lock lets no duplicate begin before the other has ended; the judge is the unique digest: the insert of a second
-//! record is an error, and the commit that is under way behind it rolls back. Nobody sees the attempt run, and nobody waits
-//! for it here with a connection in hand: whoever does not get the lock is told [`Atomically::Busy`].
+//! record is an error, and the commit that is under way behind it rolls back. Nobody sees the attempt run, and nobody
+//! waits for it here with a connection in hand: whoever does not get the lock is told [`Atomically::Busy`].
 //!
 //! *After a crash* there is the whole or nothing. When the answer to a commit is lost, the key's lock says when the
 //! server has ended that transaction, and the record says how. A connection that is not known to be out of its
-//! transaction is closed. Quotas are counted at the very end, in one of many shards, so that nobody waits for the commit of
-//! another for long; a claim without a quota is not counted at all.
+//! transaction is closed. Quotas are counted at the very end, in one of many shards, so that nobody waits for the
+//! commit of another for long; a claim without a quota is not counted at all.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -127,8 +127,8 @@ pub(crate) fn lock(id: OperationId) -> i64 {
     i64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The statements that begin a transaction and take the lock of a key in it, if nobody has it; see [`tried`]. The lock ends
-/// with the transaction.
+/// The statements that begin a transaction and take the lock of a key in it, if nobody has it; see [`tried`]. The
+/// lock ends with the transaction.
 fn trying(id: OperationId) -> String {
     format!("BEGIN; SELECT pg_try_advisory_xact_lock({})", lock(id))
 }
@@ -363,14 +363,15 @@ pub(crate) fn committing<A>(
     }
 }
 
-/// Whether an error of a commit is about what was written, such as that of a constraint or a trigger that looks only then,
-/// and not about the state of the server (classes of SQLSTATE: resources, objects in use, intervention, system, settings).
+/// Whether an error of a commit is about what was written, such as that of a constraint or a trigger that looks only
+/// then, and not about the state of the server (classes of SQLSTATE: resources, objects in use, intervention, system,
+/// settings).
 fn is_of_the_work(code: &SqlState) -> bool {
     !["53", "55", "57", "58", "F0", "XX"].iter().any(|class| code.code().starts_with(class))
 }
 
-/// Sends a statement and the one behind it in one round trip; the second only when the first could be written, or it would
-/// commit what the first should have completed. `None`: it was not sent.
+/// Sends a statement and the one behind it in one round trip; the second only when the first could be written, or it
+/// would commit what the first should have completed. `None`: it was not sent.
 pub(crate) async fn in_turn<A, E>(
     first: impl Future<Output = Result<A, E>>,
     then: impl Future<Output = Result<(), E>>,

@@ -15,7 +15,7 @@ use crate::error::Failed;
 use crate::events::Happened;
 use crate::lanes::Work;
 use crate::row::{clock, duration_ms, on_stale_number, retention_ms};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// $2 is the shard in which a tombstone is counted again.
 pub(crate) const BEGIN: &str = concat!(
@@ -214,7 +214,7 @@ impl BeginWork {
                     (&happened.reasons, Type::BYTEA_ARRAY),
                     (&happened.evidence, Type::BYTEA_ARRAY),
                 ],
-                IfLost::AskAgain,
+                Unanswered::AskAgain,
             )
             .await?;
         crash::point("postgres.next.after");

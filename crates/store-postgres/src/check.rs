@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use crate::OpenError;
 use crate::error::Failed;
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// The oldest major version on which the statements are tested or known to work.
 const VERSION_MIN: i32 = 14;
@@ -40,7 +40,7 @@ pub(crate) struct Seen {
 
 /// Looks at the server.
 pub(crate) async fn look(server: &Server) -> Result<Seen, Failed> {
-    let rows = server.ask(LOOK, &[], IfLost::AskAgain).await?;
+    let rows = server.ask(LOOK, &[], Unanswered::AskAgain).await?;
     let row = rows.first().ok_or_else(|| Failed::Server("it gave no answer".into()))?;
     seen(row).map_err(|error| Failed::Server(error.to_string()))
 }

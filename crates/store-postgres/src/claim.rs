@@ -20,7 +20,7 @@ use crate::error::Failed;
 use crate::lanes::Work;
 use crate::read;
 use crate::row::{RawRead, clock, columns, duration_ms, found, get, on_stale_number, retention_ms};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// $2 is the shard in which new records are counted.
 pub(crate) const CLAIM: &str = concat!(
@@ -206,7 +206,7 @@ async fn claim<A: Ask>(
                 (&correlations, Type::BYTEA_ARRAY),
                 (&ignored, Type::BYTEA_ARRAY),
             ],
-            IfLost::AskAgain,
+            Unanswered::AskAgain,
         )
         .await?;
     crash::point("postgres.claim.after");

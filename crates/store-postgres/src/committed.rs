@@ -1,15 +1,15 @@
 //! One statement in a transaction at READ COMMITTED, whatever the isolation of the database's transactions is.
 //!
-//! Functions about messages take locks and then look: at READ COMMITTED each of their statements sees what was committed
-//! before it. The three messages go out at once and cost one round trip. What could not be written is rolled back; an
-//! answer that was lost is told as such.
+//! Functions about messages take locks and then look: at READ COMMITTED each of their statements sees what was
+//! committed before it. The three messages go out at once and cost one round trip. What could not be written is
+//! rolled back; an answer that was lost is told as such.
 
 use tokio_postgres::Row;
 
 use crate::ask::Ask;
 use crate::error::Failed;
 use crate::held::Held;
-use crate::server::{IfLost, Params, RERUNS_MAX, STATEMENT_MAX, Server, pause};
+use crate::server::{Params, RERUNS_MAX, STATEMENT_MAX, Server, Unanswered, pause};
 
 /// Begins such a transaction.
 pub(crate) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
@@ -61,7 +61,7 @@ impl Ask for Committed<'_> {
         self.0.now()
     }
 
-    async fn ask(&self, sql: &'static str, params: &Params<'_>, _: IfLost) -> Result<Vec<Row>, Failed> {
+    async fn ask(&self, sql: &'static str, params: &Params<'_>, _: Unanswered) -> Result<Vec<Row>, Failed> {
         self.0.ask_committed(sql, params).await
     }
 }

@@ -1,8 +1,8 @@
 //! A handler's writes and the mark of its message in one transaction.
 //!
-//! The handler runs at the isolation of the database's transactions. Above READ COMMITTED a transaction has its snapshot
-//! before it has waited for a lock; so there the message's lock is not waited for in it: whoever does not get it at once
-//! waits in another transaction, looks whether the message is done, and begins anew where it is not.
+//! The handler runs at the isolation of the database's transactions. Above READ COMMITTED a transaction has its
+//! snapshot before it has waited for a lock; so there the message's lock is not waited for in it: whoever does not
+//! get it at once waits in another transaction, looks whether the message is done, and begins anew where it is not.
 
 use async_trait::async_trait;
 use onefold_core::{InboxState, OperationId};

@@ -7,7 +7,7 @@ use onefold_core::{Counters, OperationId};
 use onefold_store::StoreError;
 use tokio_postgres::types::Type;
 
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// Records in one statement, at most.
 const RECORDS_MAX: usize = 500;
@@ -48,7 +48,7 @@ pub(crate) async fn run(counts: Vec<(OperationId, Counters)>, server: &Server) -
             (&conflicts, Type::INT8_ARRAY),
             (&replays, Type::INT8_ARRAY),
         ];
-        server.ask(COUNT, &params, IfLost::GiveUp).await?;
+        server.ask(COUNT, &params, Unanswered::GiveUp).await?;
     }
     Ok(())
 }

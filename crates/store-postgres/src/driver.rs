@@ -19,7 +19,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type};
 use crate::PostgresStore;
 use crate::ask::Ask;
 use crate::outgoing;
-use crate::server::{IfLost, Params};
+use crate::server::{Params, Unanswered};
 
 /// A parameter in the binary form of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,14 +66,14 @@ impl PostgresStore {
         self.advance_by(&Of::new(guest), advance).await
     }
 
-    /// Makes a message on its way out in the guest's transaction, as [`PostgresStore::enqueue_in`] does. An error may have
-    /// ended the transaction: roll it back.
+    /// Makes a message on its way out in the guest's transaction, as [`PostgresStore::enqueue_in`] does. An error may
+    /// have ended the transaction: roll it back.
     pub async fn enqueue_over<G: Guest>(&self, guest: &mut G, message: Message) -> Result<bool, G::Error> {
         Ok(outgoing::put(vec![self.seal_message(message)], None, &Of::new(guest)).await? > 0)
     }
 
-    /// Makes the one message for an effect in the guest's transaction, as [`PostgresStore::enqueue_once_in`] does. An error
-    /// may have ended the transaction: roll it back.
+    /// Makes the one message for an effect in the guest's transaction, as [`PostgresStore::enqueue_once_in`] does. An
+    /// error may have ended the transaction: roll it back.
     pub async fn enqueue_once_over<G: Guest>(
         &self,
         guest: &mut G,
@@ -102,7 +102,12 @@ impl<G: Guest> Ask for Of<'_, G> {
         None
     }
 
-    async fn ask(&self, sql: &'static str, params: &Params<'_>, _: IfLost) -> Result<Vec<G::Row>, G::Error> {
+    async fn ask(
+        &self,
+        sql: &'static str,
+        params: &Params<'_>,
+        _: Unanswered,
+    ) -> Result<Vec<G::Row>, G::Error> {
         let written = written(params)?;
         self.0.lock().await.ask(sql, written).await
     }

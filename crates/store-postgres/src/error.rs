@@ -130,8 +130,8 @@ impl Failed {
     }
 }
 
-/// Whether the statement could not be written, as a value that is too long, so that no byte of it was sent. The driver says
-/// so in words alone.
+/// Whether the statement could not be written, as a value that is too long, so that no byte of it was sent. The
+/// driver says so in words alone.
 fn unsent(error: &tokio_postgres::Error) -> bool {
     let words = error.to_string();
     words.starts_with("error serializing parameter") || words.starts_with("error encoding message")

@@ -5,7 +5,7 @@ use onefold_store::{Advance, StoreError};
 use tokio_postgres::types::Type;
 
 use crate::row::{attempt, get, text, unreadable};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 pub(crate) const OF: &str = "SELECT e.at, e.kind, e.attempt, e.who, e.reason, e.evidence
     FROM onefold.events e WHERE e.id = $1 ORDER BY e.n";
@@ -45,7 +45,7 @@ impl<'a> Happened<'a> {
 /// The history of a record, oldest first.
 pub(crate) async fn of(id: OperationId, server: &Server) -> Result<Vec<Event>, StoreError> {
     let id = id.as_bytes().as_slice();
-    let rows = server.ask(OF, &[(&id, Type::BYTEA)], IfLost::AskAgain).await?;
+    let rows = server.ask(OF, &[(&id, Type::BYTEA)], Unanswered::AskAgain).await?;
     let event = |row| {
         Ok(Event {
             at: StoreTime(get(row, 0)?),

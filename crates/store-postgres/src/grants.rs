@@ -5,7 +5,7 @@
 use onefold_store::{Finding, Gravity};
 
 use crate::error::Failed;
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// What is missing, as a GRANT would name it. The numbers of the migrations are only read.
 pub(crate) const MISSING: &str = "SELECT 'USAGE ON SCHEMA onefold'::text FROM pg_catalog.pg_namespace n
@@ -13,7 +13,7 @@ pub(crate) const MISSING: &str = "SELECT 'USAGE ON SCHEMA onefold'::text FROM pg
     UNION ALL
     SELECT string_agg(p.privilege, ', '::text ORDER BY p.n) || ' ON onefold.'::text || c.relname::text
     FROM pg_catalog.pg_class c
-    CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']::text[]) WITH ORDINALITY AS p (privilege, n)
+    CROSS JOIN pg_catalog.unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']::text[]) WITH ORDINALITY AS p (privilege, n)
     WHERE c.relnamespace = to_regnamespace('onefold')::oid AND c.relkind IN ('r'::\"char\", 'p'::\"char\")
         AND NOT has_table_privilege(c.oid, p.privilege)
         AND (c.relname <> 'migrations'::name OR p.privilege = 'SELECT'::text)
@@ -25,7 +25,7 @@ pub(crate) const MISSING: &str = "SELECT 'USAGE ON SCHEMA onefold'::text FROM pg
 
 /// Looks for what is missing.
 pub(crate) async fn look(server: &Server) -> Result<Finding, Failed> {
-    let rows = server.ask(MISSING, &[], IfLost::AskAgain).await?;
+    let rows = server.ask(MISSING, &[], Unanswered::AskAgain).await?;
     let missing: Vec<&str> = rows
         .iter()
         .map(|row| row.try_get(0))

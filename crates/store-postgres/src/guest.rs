@@ -1,4 +1,5 @@
-//! Records and messages in a transaction that somebody else owns, on the same database. Over another driver: [`driver`](crate::driver).
+//! Records and messages in a transaction that somebody else owns, on the same database. Over another driver:
+//! [`driver`](crate::driver).
 //!
 //! What is written becomes visible and durable with the owner's commit, and goes with the owner's rollback. A duplicate
 //! waits on the unique digest until the owner's transaction ends. Losing the claim leaves the transaction as it was; a
@@ -56,8 +57,8 @@ impl PostgresStore {
         Ok(outgoing::put(vec![self.seal_message(message)], None, &within).await? > 0)
     }
 
-    /// Makes the one message for an effect in the transaction, under an id that follows from the effect; `by` is the operation
-    /// that asks for it. False: the effect happened before, and nothing is written.
+    /// Makes the one message for an effect in the transaction, under an id that follows from the effect; `by` is the
+    /// operation that asks for it. False: the effect happened before, and nothing is written.
     ///
     /// Errors and cancellation as in [`PostgresStore::claim_in`].
     pub async fn enqueue_once_in(

@@ -3,9 +3,10 @@
 //! It goes back to its pool only when it is said that the transaction has ended. Dropped before (a panic, a future that
 //! nobody waits for any longer), it is closed, and the server undoes what was not committed.
 //!
-//! A server does not notice that a connection is gone while it works for it, or waits for a lock. So the statements of a
-//! closure run under a time limit of the server's own, set for the transaction alone, which any pooler passes on: none runs
-//! on for longer than [`AFTER_MAX`] and a quarter of the closure's time when that is over, whatever became of this process.
+//! A server does not notice that a connection is gone while it works for it, or waits for a lock. So the statements
+//! of a closure run under a time limit of the server's own, set for the transaction alone, which any pooler passes
+//! on: none runs on for longer than [`AFTER_MAX`] and a quarter of the closure's time when that is over, whatever
+//! became of this process.
 
 use std::ops::Deref;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Messages that came in: their marks, made in one transaction with what they bring about.
 //!
-//! Whoever handles a message holds its lock until the end of the transaction, so what is looked at under it is still so
-//! when the mark is written; `(id, round)` is unique all the same, and what stands there in spite of it makes the commit
-//! a rollback. What an entry means is not judged here: rows that stand in the way are handed back.
+//! Whoever handles a message holds its lock until the end of the transaction, so what is looked at under it is still
+//! so when the mark is written; `(id, round)` is unique all the same, and what stands there in spite of it makes the
+//! commit a rollback. What an entry means is not judged here: rows that stand in the way are handed back.
 //!
 //! *After a crash* there is the whole or nothing. When the answer to a commit is lost, the message's lock says when the
 //! server has ended that transaction, and the mark says how.
@@ -210,13 +210,13 @@ pub(crate) async fn enter(id: OperationId, store: &PostgresStore) -> Result<(Hel
 pub(crate) async fn accept(
     mark: Mark,
     versioned: Option<Versioned>,
-    messages: impl Fn() -> Vec<Outgoing>,
+    messages: impl Fn() -> Vec<Outgoing> + Sync,
     store: &PostgresStore,
 ) -> Result<Consumed, StoreError> {
     let mark = MarkWork::new(mark, store.sealer());
     let mut reruns = 0;
     loop {
-        let accepted = accept_once(&mark, versioned.as_ref(), messages(), store).await;
+        let accepted = accept_once(&mark, versioned.as_ref(), &messages, store).await;
         match accepted.map_or_else(Stopped::consumed, Ok)? {
             Consumed::Contended(_) if reruns < RERUNS_MAX => {
                 pause(reruns).await;
@@ -230,7 +230,7 @@ pub(crate) async fn accept(
 async fn accept_once(
     mark: &MarkWork,
     versioned: Option<&Versioned>,
-    messages: Vec<Outgoing>,
+    messages: &(impl Fn() -> Vec<Outgoing> + Sync),
     store: &PostgresStore,
 ) -> Result<Consumed, Stopped> {
     let (held, standing) = enter(mark.mark.id, store).await?;
@@ -244,7 +244,11 @@ async fn accept_once(
             Some(versioned) => is_newer(&mark.mark, versioned, &held, store).await?,
             None => true,
         };
-        if newer { outgoing::put(messages, Some(mark.mark.id), &within).await.map(Some) } else { Ok(None) }
+        if !newer {
+            return Ok(None);
+        }
+        // An earlier mark of the message, which is forgotten, may have brought them about before.
+        outgoing::put_anew(messages, mark.mark.id, &within).await.map(Some)
     });
     let made = match made.await {
         Ok(made) => made,

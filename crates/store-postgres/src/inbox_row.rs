@@ -8,7 +8,7 @@ use tokio_postgres::types::Type;
 use crate::driver::Columns;
 use crate::outbox_row::{key, now, words};
 use crate::row::{attempt, clock, count, get, id, text, unreadable};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 macro_rules! entries {
     ($from:literal, $rest:literal) => {
@@ -43,8 +43,8 @@ pub(crate) const NOT_DONE: &str = entries!(
 );
 pub(crate) const KEPT: &str =
     "SELECT kept FROM onefold.inbox WHERE id = $1 AND round = $2 AND kept IS NOT NULL";
-/// A row for each state, or one without; the last column: since when a mark waits for the sweeper. One whose messages are
-/// not done is not due.
+/// A row for each state, or one without; the last column: since when a mark waits for the sweeper. One whose messages
+/// are not done is not due.
 pub(crate) const SURVEY: &str = concat!(
     "SELECT c.now, s.state, s.counted, s.since, (
         SELECT i.expires_at FROM onefold.inbox i WHERE i.expires_at <= c.now
@@ -130,7 +130,7 @@ impl Standing {
 pub(crate) async fn standing(id: OperationId, server: &Server) -> Result<Standing, StoreError> {
     let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
         [(&server.now(), Type::INT8), (&id.as_bytes().as_slice(), Type::BYTEA)];
-    Standing::of(&server.ask(OF, &params, IfLost::AskAgain).await?)
+    Standing::of(&server.ask(OF, &params, Unanswered::AskAgain).await?)
 }
 
 /// Lists one page. It does not end between entries of one place, unless all of them are of one.
@@ -149,7 +149,7 @@ pub(crate) async fn list(query: &InboxQuery, server: &Server) -> Result<InboxPag
         (&query.conflicts, Type::BOOL),
         (&(limit as i64 + 1), Type::INT8),
     ];
-    let rows = server.ask(if waits { NOT_DONE } else { ALL }, &params, IfLost::AskAgain).await?;
+    let rows = server.ask(if waits { NOT_DONE } else { ALL }, &params, Unanswered::AskAgain).await?;
     let places = rows.iter().map(|row| get::<i64>(row, 18)).collect::<Result<Vec<_>, _>>()?;
     let mut fits = places.len().min(limit);
     if places.len() > limit {
@@ -176,7 +176,7 @@ pub(crate) async fn kept(
 ) -> Result<Option<KeptMessage>, StoreError> {
     let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
         [(&id.as_bytes().as_slice(), Type::BYTEA), (&round_number(round), Type::INT4)];
-    let rows = server.ask(KEPT, &params, IfLost::AskAgain).await?;
+    let rows = server.ask(KEPT, &params, Unanswered::AskAgain).await?;
     let refused = |why: String| StoreError::Refused(format!("the content of a message: {why}"));
     let open = |row| {
         let plain = sealer.open(&id, get(row, 0)?).map_err(|error| refused(error.to_string()))?;
@@ -192,7 +192,7 @@ pub(crate) fn round_number(round: u32) -> i32 {
 
 /// Counts what stands.
 pub(crate) async fn survey(server: &Server) -> Result<InboxSurvey, StoreError> {
-    let rows = server.ask(SURVEY, &[(&server.now(), Type::INT8)], IfLost::AskAgain).await?;
+    let rows = server.ask(SURVEY, &[(&server.now(), Type::INT8)], Unanswered::AskAgain).await?;
     let mut survey = InboxSurvey::default();
     for row in &rows {
         let now = StoreTime(get(row, 0)?);

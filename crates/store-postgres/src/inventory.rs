@@ -4,7 +4,7 @@ use onefold_core::State;
 use onefold_store::{Inventory, StoreError};
 
 use crate::row::{count, get, state_number};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 use crate::survey;
 
 pub(crate) const BY_STATE: &str = "SELECT state, count(*) FILTER (WHERE bucket IS NOT NULL),
@@ -16,7 +16,7 @@ pub(crate) const BYTES: &str = "SELECT relname::text, pg_total_relation_size(oid
 /// Counts what stands.
 pub(crate) async fn run(server: &Server) -> Result<Inventory, StoreError> {
     let mut inventory = Inventory { survey: survey::run(server).await?, ..Inventory::default() };
-    for row in server.ask(BY_STATE, &[], IfLost::AskAgain).await? {
+    for row in server.ask(BY_STATE, &[], Unanswered::AskAgain).await? {
         let number: i16 = get(&row, 0)?;
         let records = count(get(&row, 1)?);
         inventory.tombstones += count(get(&row, 2)?);
@@ -25,7 +25,7 @@ pub(crate) async fn run(server: &Server) -> Result<Inventory, StoreError> {
         }
     }
     inventory.by_state.sort_by_key(|(state, _)| state_number(*state));
-    for row in server.ask(BYTES, &[], IfLost::AskAgain).await? {
+    for row in server.ask(BYTES, &[], Unanswered::AskAgain).await? {
         inventory.bytes_by_table.push((get(&row, 0)?, count(get(&row, 1)?)));
     }
     Ok(inventory)

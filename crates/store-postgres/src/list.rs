@@ -15,7 +15,7 @@ use tokio_postgres::types::Type;
 
 use crate::read;
 use crate::row::{RawRecord, clock, duration_ms, get, id, state_number, unreadable};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// Records on a page, at most.
 const PAGE_MAX: u32 = 1000;
@@ -131,7 +131,7 @@ async fn find(query: &Query, wanted: usize, server: &Server) -> Result<Vec<Found
             (&age, Type::INT8),
             (&look, Type::INT8),
         ];
-        let rows = server.ask(sql, &params, IfLost::AskAgain).await?;
+        let rows = server.ask(sql, &params, Unanswered::AskAgain).await?;
         for row in &rows {
             cursor = get(row, 0)?;
             if is_in(query.scope.as_deref(), get(row, 2)?)? {

@@ -1,11 +1,11 @@
 //! From where on a claim looks for messages that are due.
 //!
-//! What was taken leaves dead entries at the front of its index, and as long as one old transaction is open anywhere in
-//! the server nobody may remove them: whoever begins at the front walks over all of them each time. So a claim begins a
-//! little before the end of what the one before has looked at. That is a hint and no more: what became due
-//! further back, since its transaction took long or its row was locked just then, is found by a look from the very front,
-//! once a second or more rarely where such a look has become long. Nothing is lost with it: a process that starts looks
-//! from the front.
+//! What was taken leaves dead entries at the front of its index, and as long as one old transaction is open anywhere
+//! in the server nobody may remove them: whoever begins at the front walks over all of them each time. So a claim
+//! begins a little before the end of what the one before has looked at. That is a hint and no more: what became due
+//! further back, since its transaction took long or its row was locked just then, is found by a look from the very
+//! front, once a second or more rarely where such a look has become long. Nothing is lost with it: a process that
+//! starts looks from the front.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How far before the end of the last look the next one begins: transactions that are shorter than this are found at once.
+/// How far before the end of the last look the next one begins: transactions that are shorter than this are found at
+/// once.
 const MARGIN_MS: i64 = 2_000;
 /// Between two looks from the very front, at least.
 const WHOLE_EVERY: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! What is done to marks beside handling: deliveries are counted, dead letters are let go on, and marks whose time is over
-//! are forgotten. Counts may lag, and what was sent while the connection was lost is not sent again.
+//! What is done to marks beside handling: deliveries are counted, dead letters are let go on, and marks whose time is
+//! over are forgotten. Counts may lag, and what was sent while the connection was lost is not sent again.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use tokio_postgres::types::{ToSql, Type};
 use crate::acts;
 use crate::inbox_row::round_number;
 use crate::row::{clock, count as counted, get};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// Marks in one statement, at most.
 const STEP_MAX: u32 = 500;
@@ -80,7 +80,7 @@ pub(crate) async fn count(
             (&duplicates, Type::INT8_ARRAY),
             (&conflicts, Type::INT8_ARRAY),
         ];
-        server.ask(COUNT, &params, IfLost::GiveUp).await?;
+        server.ask(COUNT, &params, Unanswered::GiveUp).await?;
     }
     Ok(())
 }
@@ -115,7 +115,7 @@ pub(crate) async fn sweep(limit: u32, server: &Server) -> Result<u64, StoreError
         }
         let params: [(&(dyn ToSql + Sync), Type); 2] =
             [(&server.now(), Type::INT8), (&i64::from(step), Type::INT8)];
-        let rows = server.ask(SWEEP, &params, IfLost::GiveUp).await?;
+        let rows = server.ask(SWEEP, &params, Unanswered::GiveUp).await?;
         let done = rows.first().map(|row| get::<i64>(row, 0)).transpose()?.map_or(0, counted);
         if done == 0 {
             return Ok(swept);

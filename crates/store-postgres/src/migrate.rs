@@ -4,8 +4,8 @@
 //! after it. Gateways that migrate at once wait for each other by a lock that ends with the transaction, and the
 //! second finds nothing to do. Migrations only go forward.
 //!
-//! Each migration also says, and leaves in the database, which older releases may go on working on the store once it has
-//! run (decision 0016). A release opens a later schema where that says so, and refuses it otherwise.
+//! Each migration also says, and leaves in the database, which older releases may go on working on the store once it
+//! has run (decision 0016). A release opens a later schema where that says so, and refuses it otherwise.
 
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
@@ -47,8 +47,9 @@ const FOUND: &str =
     "SELECT to_regclass('onefold.migrations') IS NOT NULL, to_regnamespace('onefold') IS NOT NULL
     AND to_regclass('onefold.migrations') IS NULL AND EXISTS (
         SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('onefold'))";
-/// The schema, the oldest whose release may work on it, and where it is. A migration that says nothing of older releases,
-/// because it was run before there was a place for that, is not for them. Read as JSON, since the column may be missing.
+/// The schema, the oldest whose release may work on it, and where it is. A migration that says nothing of older
+/// releases, because it was run before there was a place for that, is not for them. Read as JSON, since the column
+/// may be missing.
 const SCHEMA: &str = "SELECT max(m.version),
     max(coalesce((to_jsonb(m) ->> 'min_reader'::text)::integer, m.version)), current_database()::text
     FROM onefold.migrations m";
@@ -74,7 +75,8 @@ pub(crate) fn known(test: Option<Migration>) -> Vec<Migration> {
     MIGRATIONS.into_iter().chain(test).collect()
 }
 
-/// Brings the schema to the latest that is known. One of a later release that lets this one work on it is left as it is.
+/// Brings the schema to the latest that is known. One of a later release that lets this one work on it is left as it
+/// is.
 pub(crate) async fn run(server: &Server, migrate: Migrate, known: &[Migration]) -> Result<(), OpenError> {
     let mut connection = server.connection().await?;
     let latest = u32::try_from(known.len()).expect("migrations are few");
@@ -135,8 +137,8 @@ pub(crate) async fn commit(transaction: Transaction<'_>) -> Result<(), OpenError
     transaction.commit().await.map_err(said)
 }
 
-/// The schema that the connection sees: 0 for none; an error for one that is not ours, or of a later release that lets no
-/// release of schema `latest` work on it.
+/// The schema that the connection sees: 0 for none; an error for one that is not ours, or of a later release that
+/// lets no release of schema `latest` work on it.
 pub(crate) async fn schema_of(client: &impl GenericClient, latest: u32) -> Result<u32, OpenError> {
     let rows = client.query_typed(FOUND, &[]).await.map_err(said)?;
     let (ours, foreign): (bool, bool) = rows.first().map_or((false, false), |row| (row.get(0), row.get(1)));

@@ -1,7 +1,7 @@
 //! Opening a store: the server is looked at before anything is changed.
 //!
-//! A server that is too old, takes no writes, or has a schema of something else, or of a later release that shuts this one out, is refused and
-//! left as it is. What is only a danger is said in the log.
+//! A server that is too old, takes no writes, or has a schema of something else, or of a later release that shuts
+//! this one out, is refused and left as it is. What is only a danger is said in the log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::{Address, OpenError, seal_keys};
 /// Connections at most, unless the options say otherwise: the lanes use few, readers and lists the rest.
 const CONNECTIONS_MAX: usize = 12;
 
-/// The longest record, in bytes, unless the options say otherwise: far above what a contract keeps by default, and below
-/// what the server takes in one value.
+/// The longest record, in bytes, unless the options say otherwise: far above what a contract keeps by default, and
+/// below what the server takes in one value.
 const RECORD_BYTES_MAX: usize = 256 << 20;
 
 /// How long a closure may hold its transaction, unless the options say otherwise.
@@ -32,13 +32,13 @@ pub struct Options {
     pub seal_keys: Vec<[u8; 32]>,
     /// Whether an old or absent schema is brought to the latest; otherwise it is an error.
     pub migrate: bool,
-    /// Connections at most. A pooler in front may share fewer among many gateways. Closures of atomic mode hold at most all
-    /// but five of them; of fewer than ten, half.
+    /// Connections at most. A pooler in front may share fewer among many gateways. Closures of atomic mode hold at
+    /// most all but five of them; of fewer than ten, half.
     pub connections_max: usize,
     /// The longest result with its resource, in bytes; a longer one is refused.
     pub record_bytes_max: usize,
-    /// How long a closure of atomic mode may hold its transaction. Beyond it everything is undone; a statement of it that the
-    /// server still carries out is ended within two seconds and a quarter of this time.
+    /// How long a closure of atomic mode may hold its transaction. Beyond it everything is undone; a statement of it
+    /// that the server still carries out is ended within two seconds and a quarter of this time.
     pub closure_time_max: Duration,
     /// For tests alone: a clock in place of the server's.
     #[doc(hidden)]

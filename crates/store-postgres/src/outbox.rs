@@ -14,7 +14,7 @@ use crate::batch;
 use crate::low_water::Look;
 use crate::outbox_row::{RawTaken, state_number};
 use crate::row::{clock, count, duration_ms, get};
-use crate::server::{self, Server};
+use crate::server::{Server, Unanswered};
 use crate::{PostgresStore, acts};
 
 pub(crate) const TAKE: &str = "SELECT now, attempt, failures, made, id, address, ordering_key, form
@@ -155,7 +155,7 @@ pub(crate) async fn sweep(keep: Duration, limit: u32, server: &Server) -> Result
         }
         let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
             [(&server.now(), Type::INT8), (&duration_ms(keep), Type::INT8), (&i64::from(step), Type::INT8)];
-        let rows = server.ask(SWEEP, &params, server::IfLost::GiveUp).await?;
+        let rows = server.ask(SWEEP, &params, Unanswered::GiveUp).await?;
         let done = rows.first().map(|row| get::<i64>(row, 0)).transpose()?.map_or(0, count);
         if done == 0 {
             return Ok(swept);

@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 
 use crate::driver::Columns;
 use crate::row::{attempt, clock, count, duration_ms, get, text, unreadable};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// Entries behind the place $2. The content of a page that is long ends it early, so that it is not fetched in vain.
 macro_rules! entries {
@@ -162,7 +162,7 @@ pub(crate) async fn one(
 ) -> Result<Option<OutboxEntry>, StoreError> {
     let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
         [(&server.now(), Type::INT8), (&id.as_str().as_bytes(), Type::BYTEA)];
-    let rows = server.ask(ONE, &params, IfLost::AskAgain).await?;
+    let rows = server.ask(ONE, &params, Unanswered::AskAgain).await?;
     rows.first().map(|row| entry(row, opener.secret, opener.sealer)).transpose()
 }
 
@@ -183,7 +183,7 @@ pub(crate) async fn list(
         (&query.older_than.map(duration_ms), Type::INT8),
         (&(limit as i64 + 1), Type::INT8),
     ];
-    let rows = server.ask(sql, &params, IfLost::AskAgain).await?;
+    let rows = server.ask(sql, &params, Unanswered::AskAgain).await?;
     let now = match rows.first() {
         Some(row) => get(row, 0)?,
         None => now(server).await?,
@@ -202,13 +202,13 @@ pub(crate) async fn list(
 
 /// The store's time, where no row says it.
 pub(crate) async fn now(server: &Server) -> Result<i64, StoreError> {
-    let rows = server.ask(NOW, &[(&server.now(), Type::INT8)], IfLost::AskAgain).await?;
+    let rows = server.ask(NOW, &[(&server.now(), Type::INT8)], Unanswered::AskAgain).await?;
     rows.first().map_or_else(|| Err(unreadable("no answer")), |row| get(row, 0))
 }
 
 /// Counts what stands.
 pub(crate) async fn survey(server: &Server) -> Result<Vec<OutboxSurvey>, StoreError> {
-    let rows = server.ask(SURVEY, &[(&server.now(), Type::INT8)], IfLost::AskAgain).await?;
+    let rows = server.ask(SURVEY, &[(&server.now(), Type::INT8)], Unanswered::AskAgain).await?;
     let mut surveys: Vec<OutboxSurvey> = Vec::new();
     for row in &rows {
         let destination = text(get(row, 1)?)?;

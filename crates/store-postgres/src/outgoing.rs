@@ -1,10 +1,10 @@
 //! Making messages that are to leave, in a transaction that is open: the business's, an owner's, or one of their own.
 //!
-//! A message with an ordering key holds the lock of that key until its transaction ends, so that the next one of the key
-//! has its place behind it. Several in one statement take their locks in one order. The lock is one of the server's
-//! advisory locks, of which a transaction cannot hold any number: some thousands of ordering keys in one transaction are
-//! an error of the server. Above READ COMMITTED a wait for the lock does not end in a serialization failure; the places
-//! are in order all the same.
+//! A message with an ordering key holds the lock of that key until its transaction ends, so that the next one of the
+//! key has its place behind it. Several in one statement take their locks in one order. The lock is one of the
+//! server's advisory locks, of which a transaction cannot hold any number: some thousands of ordering keys in one
+//! transaction are an error of the server. Above READ COMMITTED a wait for the lock does not end in a serialization
+//! failure; the places are in order all the same.
 
 use onefold_core::{FingerprintBuilder, IdentityKey, Key, Message, OperationId, outgoing_id};
 use onefold_store::Sealer;
@@ -13,13 +13,21 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Ask;
 use crate::row::{clock, get};
-use crate::server::IfLost;
+use crate::server::Unanswered;
 
 /// For each message, in the order of the arrays: whether it is new.
 pub(crate) const PUT: &str =
     "SELECT onefold.outbox_put($1, i.lock, i.id, i.destination, i.address, i.ordering_key, i.form, $2)
     FROM unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
     WITH ORDINALITY AS i (lock, id, destination, address, ordering_key, form, n) ORDER BY i.n";
+/// Forgets those of $1 that are done.
+pub(crate) const FORGET_DONE: &str = "WITH old AS MATERIALIZED (
+        SELECT d.place FROM onefold.outbox m JOIN onefold.outbox_done d ON d.place = m.place
+        WHERE m.id = ANY ($1) FOR UPDATE OF d
+    ),
+    gone AS (DELETE FROM onefold.outbox m USING old WHERE m.place = old.place RETURNING m.id),
+    unacted AS (DELETE FROM onefold.acts a USING gone WHERE NOT a.incoming AND a.message = gone.id)
+    DELETE FROM onefold.outbox_done d USING old WHERE d.place = old.place";
 
 /// A row: the effect is the first of its kind.
 pub(crate) const EFFECT: &str = concat!(
@@ -75,12 +83,30 @@ pub(crate) async fn put<A: Ask>(
     let now = ask.now();
     let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
     let columns = Columns::of(&messages);
-    let rows = ask.ask(PUT, &columns.params(&now, &cause), IfLost::GiveUp).await?;
+    let rows = ask.ask(PUT, &columns.params(&now, &cause), Unanswered::GiveUp).await?;
     let mut new = 0;
     for row in &rows {
         new += u64::from(get::<bool>(row, 0)?);
     }
     Ok(new)
+}
+
+/// Makes them as [`put`] does, and again those that were made and done before.
+pub(crate) async fn put_anew<A: Ask>(
+    messages: impl Fn() -> Vec<Outgoing>,
+    cause: OperationId,
+    ask: &A,
+) -> Result<u64, A::Error> {
+    let first = messages();
+    let all = first.len() as u64;
+    let made = put(first, Some(cause), ask).await?;
+    if made == all {
+        return Ok(made);
+    }
+    let again = messages();
+    let ids: Vec<&[u8]> = again.iter().map(|message| message.id.as_str().as_bytes()).collect();
+    ask.ask(FORGET_DONE, &[(&ids, Type::BYTEA_ARRAY)], IfLost::GiveUp).await?;
+    Ok(made + put(again, Some(cause), ask).await?)
 }
 
 /// Makes the one message of an effect in this transaction, which `by` asked for; false: the effect happened before.
@@ -93,12 +119,12 @@ pub(crate) async fn put_once<A: Ask>(
     let (now, key) = (ask.now(), effect.as_bytes());
     let noted: [(&(dyn ToSql + Sync), Type); 3] =
         [(&now, Type::INT8), (&key, Type::BYTEA), (&by.as_bytes().as_slice(), Type::BYTEA)];
-    if ask.ask(EFFECT, &noted, IfLost::GiveUp).await?.is_empty() {
+    if ask.ask(EFFECT, &noted, Unanswered::GiveUp).await?.is_empty() {
         return Ok(false);
     }
     let made = put(vec![message], None, ask).await? > 0;
     if !made {
-        ask.ask(FORGET_EFFECT, &[(&key, Type::BYTEA)], IfLost::GiveUp).await?;
+        ask.ask(FORGET_EFFECT, &[(&key, Type::BYTEA)], Unanswered::GiveUp).await?;
     }
     Ok(made)
 }

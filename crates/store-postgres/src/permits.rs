@@ -7,7 +7,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::outbox_row::words;
 use crate::row::{attempt, clock, get, text, unreadable};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 pub(crate) const GRANT: &str =
     "SELECT given, at FROM onefold.permit_grant($1, $2, $3, $4, $5, $6, $7, $8, $9)";
@@ -47,7 +47,7 @@ pub(crate) async fn grant(permit: NewPermit, server: &Server) -> Result<Permit, 
 /// The permits of a consumer, or of all, by number.
 pub(crate) async fn of(consumer: Option<&str>, server: &Server) -> Result<Vec<Permit>, StoreError> {
     let params: [(&(dyn ToSql + Sync), Type); 1] = [(&consumer.map(str::as_bytes), Type::BYTEA)];
-    server.ask(OF, &params, IfLost::AskAgain).await?.iter().map(permit).collect()
+    server.ask(OF, &params, Unanswered::AskAgain).await?.iter().map(permit).collect()
 }
 
 /// Ends a permit; false: there is none that is alive.
@@ -63,7 +63,7 @@ pub(crate) async fn revoke(
         (&who.as_bytes(), Type::BYTEA),
         (&reason.as_bytes(), Type::BYTEA),
     ];
-    Ok(!server.ask(REVOKE, &params, IfLost::GiveUp).await?.is_empty())
+    Ok(!server.ask(REVOKE, &params, Unanswered::GiveUp).await?.is_empty())
 }
 
 fn permit(row: &Row) -> Result<Permit, StoreError> {

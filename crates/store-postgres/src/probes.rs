@@ -10,7 +10,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::row::{clock, columns, duration_ms, get, raw, unreadable};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// $2: of these operations; $3: at most so many; $4: how long the turn is.
 pub(crate) const TAKE: &str = concat!(
@@ -51,7 +51,7 @@ pub(crate) async fn take(
         (&i64::from(take.limit), Type::INT8),
         (&duration_ms(take.turn), Type::INT8),
     ];
-    let rows = server.ask(TAKE, &params, IfLost::GiveUp).await?;
+    let rows = server.ask(TAKE, &params, Unanswered::GiveUp).await?;
     rows.iter().map(|row| turn(row, sealer)).collect()
 }
 

@@ -8,14 +8,14 @@ use crate::ask::Ask;
 use crate::batch::place;
 use crate::error::Failed;
 use crate::row::{RawRead, clock, columns, found, get};
-use crate::server::IfLost;
+use crate::server::Unanswered;
 
 pub(crate) const READ: &str = concat!(
     "SELECT i.n, c.now, ",
     columns!("o"),
     " FROM (",
     clock!(),
-    ") c CROSS JOIN unnest($2::bytea[]) WITH ORDINALITY AS i (id, n)
+    ") c CROSS JOIN pg_catalog.unnest($2::bytea[]) WITH ORDINALITY AS i (id, n)
     LEFT JOIN onefold.operations o ON o.id = i.id"
 );
 
@@ -36,7 +36,7 @@ pub(crate) async fn many<A: Ask>(
     let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
         [(&server.now(), Type::INT8), (&bytes, Type::BYTEA_ARRAY)];
     crash::point("postgres.read.before");
-    let rows = server.ask(READ, &params, IfLost::AskAgain).await?;
+    let rows = server.ask(READ, &params, Unanswered::AskAgain).await?;
     crash::point("postgres.read.after");
     let read = |row: &A::Row| {
         let now = StoreTime(get(row, 1)?);

@@ -20,8 +20,8 @@ use crate::{Address, OpenError, tls};
 
 /// How long a statement waits for a connection that is free, or comes about.
 const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Connections that closures leave to everybody else: one for each lane, so that claims, heartbeats and outcomes go on while
-/// closures are slow. Of fewer than ten they leave half.
+/// Connections that closures leave to everybody else: one for each lane, so that claims, heartbeats and outcomes go
+/// on while closures are slow. Of fewer than ten they leave half.
 const LEFT_BY_CLOSURES: usize = 5;
 /// How long a statement may take; its connection is given up then.
 pub(crate) const STATEMENT_MAX: Duration = Duration::from_secs(10);
@@ -34,9 +34,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 /// The parameters of a statement, each with its type.
 pub(crate) type Params<'a> = [(&'a (dyn ToSql + Sync), Type)];
 
-/// Whether a statement whose answer was lost is sent once more.
+/// What follows when the answer to a statement is lost: whether it is sent once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IfLost {
+pub(crate) enum Unanswered {
     /// It recognises what it has done itself, or does nothing.
     AskAgain,
     /// It might do it twice.
@@ -109,7 +109,7 @@ impl Server {
         &self,
         sql: &str,
         params: &Params<'_>,
-        if_lost: IfLost,
+        unanswered: Unanswered,
     ) -> Result<Vec<Row>, Failed> {
         let (mut reruns, mut lost) = (0, false);
         loop {
@@ -118,7 +118,7 @@ impl Server {
                     pause(reruns).await;
                     reruns += 1;
                 }
-                Err(Failed::Lost(why)) if if_lost == IfLost::AskAgain && !lost => {
+                Err(Failed::Lost(why)) if unanswered == Unanswered::AskAgain && !lost => {
                     tracing::debug!(%why, "an answer of the database was lost; it is asked once more");
                     lost = true;
                 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 60] = [
+const STATEMENTS: [(&str, &str); 61] = [
     ("enter", new::ENTER),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
@@ -71,6 +71,7 @@ const STATEMENTS: [(&str, &str); 60] = [
     ("permits", permits::OF),
     ("revoke", permits::REVOKE),
     ("forget effect", outgoing::FORGET_EFFECT),
+    ("forget done messages", outgoing::FORGET_DONE),
     ("note effect", outgoing::EFFECT),
 ];
 /// These are asked rarely, and walk over all records.

@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::row::{RawRead, attempt, clock, columns, found, get, text, unreadable};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// $2 the operation, $3 the attempt, $4 the name, $5 the result. The record's row is shared until the commit, so no
 /// transition comes between. Answers: the time; whether the attempt holds the record; whether the step was new; the
@@ -55,7 +55,7 @@ pub(crate) async fn put(
         (&form, Type::BYTEA),
     ];
     crash::point("postgres.step.before");
-    let rows = server.ask(PUT, &params, IfLost::AskAgain).await?;
+    let rows = server.ask(PUT, &params, Unanswered::AskAgain).await?;
     crash::point("postgres.step.after");
     let row = rows.first().ok_or_else(|| unreadable("no answer"))?;
     let now = StoreTime(get(row, 0)?);
@@ -88,7 +88,7 @@ pub(crate) async fn of(
 ) -> Result<Vec<FinishedStep>, StoreError> {
     let params: [(&(dyn ToSql + Sync), Type); 1] = [(&id.as_bytes().as_slice(), Type::BYTEA)];
     crash::point("postgres.steps.before");
-    let rows = server.ask(OF, &params, IfLost::AskAgain).await?;
+    let rows = server.ask(OF, &params, Unanswered::AskAgain).await?;
     crash::point("postgres.steps.after");
     rows.iter().map(|row| step(id, row, 0, sealer)).collect()
 }

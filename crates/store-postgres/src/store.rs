@@ -22,7 +22,7 @@ use crate::grants;
 use crate::lanes::{Lanes, Work};
 use crate::low_water::LowWater;
 use crate::migrate::{self, LATEST};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 use crate::stats::{Counts, Stats};
 use crate::{
     Address, OpenError, Options, PostgresWork, atomic, counts, events, inventory, list, open, probes, read,
@@ -258,7 +258,7 @@ impl OperationStore for PostgresStore {
 
     async fn ready(&self) -> Result<(), StoreError> {
         let none: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 0] = [];
-        self.server.ask(PROBE, &none, IfLost::AskAgain).await?;
+        self.server.ask(PROBE, &none, Unanswered::AskAgain).await?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use onefold_store::{StoreError, Survey};
 use tokio_postgres::types::Type;
 
 use crate::row::{clock, count, get};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 pub(crate) const SURVEY: &str = concat!(
     "WITH clock AS MATERIALIZED (",
@@ -22,7 +22,7 @@ pub(crate) const SURVEY: &str = concat!(
 
 /// Counts what stands. The age of an unknown outcome counts from when it became unknown.
 pub(crate) async fn run(server: &Server) -> Result<Survey, StoreError> {
-    let rows = server.ask(SURVEY, &[(&server.now(), Type::INT8)], IfLost::AskAgain).await?;
+    let rows = server.ask(SURVEY, &[(&server.now(), Type::INT8)], Unanswered::AskAgain).await?;
     let row = rows.first().ok_or_else(|| StoreError::Unavailable("the database gave no answer".into()))?;
     let now = StoreTime(get(row, 0)?);
     let since: Option<i64> = get(row, 2)?;

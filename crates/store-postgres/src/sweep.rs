@@ -1,15 +1,16 @@
 //! What time does to records: lost outcomes, tombstones, the end of tombstones.
 //!
 //! Nothing depends on the sweeper for being right: whoever reads judges leases and expiry by the time. It works in
-//! small steps, each one statement and one transaction, that pass over records which somebody else has locked, or whose
-//! scope's counter somebody holds, as an open transaction may: those come up again a second later. Of many gateways one at a time takes a step: a lock that ends with the
-//! statement says which. A crash between steps leaves nothing half done and no lock behind.
+//! small steps, each one statement and one transaction, that pass over records which somebody else has locked, or
+//! whose scope's counter somebody holds, as an open transaction may: those come up again a second later. Of many
+//! gateways one at a time takes a step: a lock that ends with the statement says which. A crash between steps leaves
+//! nothing half done and no lock behind.
 
 use onefold_store::{StoreError, Swept};
 use tokio_postgres::types::Type;
 
 use crate::row::{clock, count, get};
-use crate::server::{IfLost, Server};
+use crate::server::{Server, Unanswered};
 
 /// Records in one step.
 const STEP_RECORDS_MAX: u32 = 500;
@@ -17,7 +18,8 @@ const STEP_RECORDS_MAX: u32 = 500;
 const STEP_LOCK: i64 = 0x4F6E_6566_0000_0001;
 
 /// $2: at most so many; $3: the lock. A record whose end was not yet known when it was made, or that began again, is
-/// only told when to be looked at next; so is one that is passed over (3). Answers how many were buried, deleted, told; NULL: another sweeps.
+/// only told when to be looked at next; so is one that is passed over (3). Answers how many were buried, deleted,
+/// told; NULL: another sweeps.
 pub(crate) const SWEEP: &str = concat!(
     "WITH clock AS MATERIALIZED (",
     clock!(),
@@ -120,7 +122,7 @@ pub(crate) async fn run(limit: u32, server: &Server) -> Result<Swept, StoreError
         }
         let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
             [(&server.now(), Type::INT8), (&i64::from(step), Type::INT8), (&STEP_LOCK, Type::INT8)];
-        let rows = server.ask(SWEEP, &params, IfLost::GiveUp).await?;
+        let rows = server.ask(SWEEP, &params, Unanswered::GiveUp).await?;
         let Some(row) = rows.first() else { break };
         let touched: i64 = get(row, 3)?;
         swept.tombstones += count(get(row, 1)?);
@@ -130,7 +132,7 @@ pub(crate) async fn run(limit: u32, server: &Server) -> Result<Swept, StoreError
         }
     }
     if swept != Swept::default() {
-        server.ask(EMPTY_SCOPES, &[], IfLost::AskAgain).await?;
+        server.ask(EMPTY_SCOPES, &[], Unanswered::AskAgain).await?;
     }
     Ok(swept)
 }
@@ -151,7 +153,7 @@ pub(crate) async fn lose_stale(limit: u32, server: &Server) -> Result<u64, Store
             (&who, Type::BYTEA),
             (&why, Type::BYTEA),
         ];
-        let rows = server.ask(LOSE, &params, IfLost::GiveUp).await?;
+        let rows = server.ask(LOSE, &params, Unanswered::GiveUp).await?;
         let done = rows.first().map(|row| get::<i64>(row, 0)).transpose()?.map_or(0, count);
         if done == 0 {
             return Ok(lost);

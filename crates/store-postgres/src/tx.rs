@@ -1,10 +1,11 @@
 //! The transaction as a closure of the business sees it.
 //!
-//! Every statement is one unnamed statement, so a pooler in transaction mode may stand between, and no text holds two.
-//! Nothing here begins, ends or leaves the transaction: such statements, and those whose first word changes the session,
-//! are refused before they are sent, and with them `SET LOCAL` of the settings on which the layer's promise rests. Functions are not looked into: `set_config` and a session's advisory locks outlive
-//! the transaction and are not for a closure. A statement that failed has made the transaction useless; the first such failure is kept, so
-//! a closure that goes on all the same cannot commit half of its work.
+//! Every statement is one unnamed statement, so a pooler in transaction mode may stand between, and no text holds
+//! two. Nothing here begins, ends or leaves the transaction: such statements, and those whose first word changes the
+//! session, are refused before they are sent, and with them `SET LOCAL` of the settings on which the layer's promise
+//! rests. Functions are not looked into: `set_config` and a session's advisory locks outlive the transaction and are
+//! not for a closure. A statement that failed has made the transaction useless; the first such failure is kept, so a
+//! closure that goes on all the same cannot commit half of its work.
 
 use std::sync::Arc;
 
@@ -241,7 +242,8 @@ const FORBIDDEN: &[&str] = &[
     "unlisten",
 ];
 
-/// Settings that are the layer's also within the transaction: whether the commit is durable, and how long statements run.
+/// Settings that are the layer's also within the transaction: whether the commit is durable, and how long statements
+/// run.
 const LAYERS_SETTINGS: &[&str] = &["statement_timeout", "synchronous_commit", "transaction_timeout"];
 
 /// The server takes one statement at a time here, so the first word says what it is.

@@ -1,5 +1,5 @@
-//! A database in which somebody may make operators in a schema of the search path: the store's own statements must not
-//! use them, or they would run under its role and tell it the time.
+//! A database in which somebody may make operators and functions in a schema of the search path: the store's own
+//! statements must not use them, or they would run under its role and tell it the time.
 
 mod asking;
 
@@ -16,6 +16,7 @@ const HOSTILE: &str = "
     CREATE OPERATOR public.* (LEFTARG = numeric, RIGHTARG = integer, FUNCTION = public.late);
     CREATE FUNCTION public.full(numeric, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT true';
     CREATE OPERATOR public.>= (LEFTARG = numeric, RIGHTARG = bigint, FUNCTION = public.full);
+    CREATE FUNCTION public.unnest(bytea[]) RETURNS SETOF bytea LANGUAGE sql AS 'SELECT NULL::bytea WHERE false';
 ";
 /// The server's clock is this machine's.
 const APART_MAX: Duration = Duration::from_secs(3600);
@@ -38,10 +39,14 @@ async fn operators_of_others_tell_the_store_neither_the_time_nor_the_quota() {
         assert!(apart < APART_MAX.as_millis(), "{now} is not near {real}");
     };
 
-    match store.claim(claim(&store, "reserved")).await.expect("the store works") {
+    let reserved = claim(&store, "reserved");
+    let id = reserved.id;
+    match store.claim(reserved).await.expect("the store works") {
         Claimed::Won { now } => near(now.0),
         other => panic!("{other:?}"),
     }
+    let read = store.read(id).await.expect("the store works");
+    assert!(read.record.is_some(), "a record that stands is found");
     let mut counted = claim(&store, "atomic");
     counted.live_keys_max = Some(100);
     let mut work = PostgresWork::new(|_| {

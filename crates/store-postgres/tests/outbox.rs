@@ -1,5 +1,5 @@
-//! The outbox on PostgreSQL beside its conformance suite: transactions that commit late or never, one that stays open, a
-//! restored database, a sequence of nobody's, and messages in transactions of their owners.
+//! The outbox on PostgreSQL beside its conformance suite: transactions that commit late or never, one that stays
+//! open, a restored database, a sequence of nobody's, and messages in transactions of their owners.
 
 mod asking;
 

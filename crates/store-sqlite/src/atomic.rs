@@ -146,8 +146,8 @@ fn expires(retention_ms: Option<i64>, now: StoreTime) -> Option<i64> {
     retention_ms.map(|retention| now.0.saturating_add(retention))
 }
 
-/// Runs the closure in a savepoint; where it leaves a record, `write` writes that in the same savepoint and says attempt
-/// and expiry.
+/// Runs the closure in a savepoint; where it leaves a record, `write` writes that in the same savepoint and says
+/// attempt and expiry.
 fn in_savepoint<'c>(
     id: OperationId,
     work: &AtomicWork,

@@ -1,9 +1,9 @@
 //! One transaction of the writer, with what its jobs share.
 //!
-//! The time of a batch never runs back; it is that of the portion of jobs that is being done, so nobody is answered with
-//! a time before his asking. What a batch grants is noted only after its commit. Scopes are looked up once, and the quota
-//! counters that claims move are collected and written once for each scope. A job of which only the first writing
-//! statement can fail by itself is atomic as it is; any other runs in a savepoint, so that it fails alone.
+//! The time of a batch never runs back; it is that of the portion of jobs that is being done, so nobody is answered
+//! with a time before his asking. What a batch grants is noted only after its commit. Scopes are looked up once, and
+//! the quota counters that claims move are collected and written once for each scope. A job of which only the first
+//! writing statement can fail by itself is atomic as it is; any other runs in a savepoint, so that it fails alone.
 
 use std::collections::HashMap;
 

@@ -13,7 +13,7 @@ use crate::batch::Batch;
 use crate::errand::Work;
 use crate::error::JobError;
 use crate::inbox_row::{self, state_number};
-use crate::outbox::{Outgoing, make_all};
+use crate::outbox::{Outgoing, forget_done, make_all};
 use crate::row::kept_ms;
 
 const PUT: &str =
@@ -194,7 +194,11 @@ impl Work for Accept {
             if !newer {
                 return self.mark.done(InboxState::Superseded, None, &entries, batch);
             }
-            make_all(&self.messages, Some(self.mark.mark.id), batch)?;
+            if make_all(&self.messages, Some(self.mark.mark.id), batch)? < self.messages.len() as u64 {
+                // An earlier mark of the message, which is forgotten, brought them about, and they are not yet.
+                forget_done(&self.messages, batch)?;
+                make_all(&self.messages, Some(self.mark.mark.id), batch)?;
+            }
             self.mark.done(InboxState::Processed, None, &entries, batch)
         })
     }

@@ -5,8 +5,8 @@
 //! after it. Two processes that migrate at once wait for each other, and the second finds nothing to do.
 //! Migrations only go forward.
 //!
-//! Each migration also says, and leaves in the file, which older releases may go on working on the store once it has run
-//! (decision 0016). A release opens a later schema where that says so, and refuses it otherwise.
+//! Each migration also says, and leaves in the file, which older releases may go on working on the store once it has
+//! run (decision 0016). A release opens a later schema where that says so, and refuses it otherwise.
 
 use std::path::Path;
 
@@ -50,7 +50,9 @@ const HAS_PLACE: &str = "SELECT count(*) FROM pragma_table_info('onefold_schema'
 /// The oldest schema whose release may work on this one.
 const PLACE: &str = "ALTER TABLE onefold_schema ADD COLUMN min_reader INTEGER";
 /// A schema that was made before there was a place for it is not for older releases.
-const SET_SCHEMA: &str = "UPDATE onefold_schema SET version = ?1, min_reader = max(coalesce(min_reader, version), ?2) WHERE one = 1";
+const SET_SCHEMA: &str =
+    "UPDATE onefold_schema SET version = ?1, min_reader = max(coalesce(min_reader, version), ?2)
+    WHERE one = 1";
 const TABLES: &str = "SELECT count(*), sum(name = 'onefold_schema') FROM sqlite_schema";
 
 #[cfg(test)]
@@ -61,7 +63,8 @@ pub(crate) fn known(test: Option<Migration>) -> Vec<Migration> {
     MIGRATIONS.into_iter().chain(test).collect()
 }
 
-/// Brings the schema to the latest that is known. One of a later release that lets this one work on it is left as it is.
+/// Brings the schema to the latest that is known. One of a later release that lets this one work on it is left as it
+/// is.
 pub(crate) fn run(
     connection: &mut Connection,
     path: &Path,

@@ -41,10 +41,12 @@ const OLD: &str = "SELECT d.seq, m.id FROM onefold_outbox_done d CROSS JOIN onef
     WHERE d.at <= ?1 ORDER BY d.at LIMIT ?2";
 const FORGET: &str = "DELETE FROM onefold_outbox WHERE seq = ?1";
 const FORGET_DONE: &str = "DELETE FROM onefold_outbox_done WHERE seq = ?1";
+const DONE_OF: &str =
+    "SELECT m.seq FROM onefold_outbox m CROSS JOIN onefold_outbox_done d ON d.seq = m.seq WHERE m.id = ?1";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] =
-    &[MAKE, OPEN, DUE, SEND, STAY, STANDS, CLOSE, DONE, NEXT, OLD, FORGET, FORGET_DONE];
+    &[MAKE, OPEN, DUE, SEND, STAY, STANDS, CLOSE, DONE, NEXT, OLD, FORGET, FORGET_DONE, DONE_OF];
 
 /// Why a message that was being sent is held.
 const HELD: &str = "the relay was lost while it sent the message";
@@ -116,6 +118,26 @@ pub(crate) fn make_all(
         batch.messages_wait();
     }
     Ok(made)
+}
+
+/// Forgets those of these that are done, so that their ids can be made again.
+pub(crate) fn forget_done(messages: &[Outgoing], batch: &mut Batch<'_>) -> Result<(), JobError> {
+    for message in messages {
+        let done =
+            batch.connection.prepare_cached(DONE_OF)?.query_row([message.id.as_str()], |row| row.get(0));
+        if let Some(seq) = done.optional()? {
+            forget(seq, &message.id, batch)?;
+        }
+    }
+    Ok(())
+}
+
+fn forget(seq: i64, id: &Key, batch: &mut Batch<'_>) -> rusqlite::Result<()> {
+    batch.connection.prepare_cached(FORGET)?.execute([seq])?;
+    batch.connection.prepare_cached(FORGET_DONE)?.execute([seq])?;
+    acts::forget(outgoing_id(id, batch.identity_key), batch)?;
+    batch.wrote();
+    Ok(())
 }
 
 /// Messages in a commit of their own.

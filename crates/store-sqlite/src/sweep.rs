@@ -2,9 +2,9 @@
 //!
 //! Nothing depends on the sweeper for being right: whoever reads judges leases and expiry by the time. It makes room
 //! and it makes lost outcomes visible. It works in small steps, each a job among others, so that it never holds up
-//! the foreground; a crash between steps leaves work for the next sweep and nothing half done. Of several processes on one
-//! file one sweeps at a time: all would wait for the one lock of the file, and the foreground with them. Whose turn it is
-//! stands in the file and ends by itself, so a sweeper that was killed keeps nobody away for long.
+//! the foreground; a crash between steps leaves work for the next sweep and nothing half done. Of several processes
+//! on one file one sweeps at a time: all would wait for the one lock of the file, and the foreground with them. Whose
+//! turn it is stands in the file and ends by itself, so a sweeper that was killed keeps nobody away for long.
 
 use onefold_core::{EventKind, OperationId, State, StoreTime};
 use onefold_store::{Grant, NewEvent, StoredLease, Swept};

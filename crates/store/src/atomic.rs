@@ -6,8 +6,8 @@
 //! everything is undone, no record is left, and the key is as free as before: the rollback proves it. Where it rejects,
 //! its own writes are undone and the rejection is recorded. After a crash there is either the whole or nothing.
 //!
-//! *It does not* run the work twice inside one call, retry, or decide: what stands in the way is handed back, and whether
-//! to run again, and how long to wait for somebody else, is the engine's to say.
+//! *It does not* run the work twice inside one call, retry, or decide: what stands in the way is handed back, and
+//! whether to run again, and how long to wait for somebody else, is the engine's to say.
 
 use async_trait::async_trait;
 use onefold_core::{Kept, OperationId, Resource, StoreTime};
@@ -82,12 +82,13 @@ pub enum Atomically {
     },
     /// The work ran and said that nothing is done, or failed in a way that it knows itself. Everything is undone.
     NotDone,
-    /// The work panicked, or was stopped by the store (its time was over; it did what it may not). Everything is undone.
+    /// The work panicked, or was stopped by the store (its time was over; it did what it may not). Everything is
+    /// undone.
     Stopped(String),
     /// Others were faster at the database. Everything is undone; it may be asked again.
     Contended(String),
-    /// Another attempt holds the key in a transaction that is open, so nobody knows yet how it ends. The work did not run,
-    /// or what it did is undone. A store that waits for the other one itself never says so.
+    /// Another attempt holds the key in a transaction that is open, so nobody knows yet how it ends. The work did not
+    /// run, or what it did is undone. A store that waits for the other one itself never says so.
     Busy,
     /// The record is not as the entry needs it; this is how it is. The work did not run, or what it did is undone.
     Found(Box<Read>),
@@ -119,8 +120,8 @@ pub trait AtomicStore: OperationStore {
 
     /// Runs the work in one transaction with the record.
     ///
-    /// An error means that it is not known whether the commit happened ([`StoreError::Unavailable`]), or that the record
-    /// can never be stored and nothing was ([`StoreError::Refused`]). Cancellation: a dropped future has committed
-    /// everything, commits it yet, or leaves nothing.
+    /// An error means that it is not known whether the commit happened ([`StoreError::Unavailable`]), or that the
+    /// record can never be stored and nothing was ([`StoreError::Refused`]). Cancellation: a dropped future has
+    /// committed everything, commits it yet, or leaves nothing.
     async fn atomically(&self, entry: Entry, work: &mut Self::Work) -> Result<Atomically, StoreError>;
 }

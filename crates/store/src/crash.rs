@@ -1,10 +1,11 @@
 //! Crash points: places at which a process can be told to die, so that tests see what it leaves there.
 //!
-//! A point stands right before or right after a statement, a commit, or an answer. Without the feature `crash-points`,
-//! which only tests switch on, [`point`] is an empty function and nothing of this is in a program. With it two variables
-//! of the environment are read once, at the first passage: `ONEFOLD_CRASH_AT=NAME:COUNT` ends the process by SIGKILL at
-//! the COUNT-th passage of that point (from 1), and `ONEFOLD_CRASH_TRACE=FILE` appends the name of each passage to a file,
-//! so that a test can learn which points an operation passes and then die at each (decision 0015).
+//! A point stands right before or right after a statement, a commit, or an answer. Without the feature
+//! `crash-points`, which only tests switch on, [`point`] is an empty function and nothing of this is in a program.
+//! With it two variables of the environment are read once, at the first passage: `ONEFOLD_CRASH_AT=NAME:COUNT` ends
+//! the process by SIGKILL at the COUNT-th passage of that point (from 1), and `ONEFOLD_CRASH_TRACE=FILE` appends the
+//! name of each passage to a file, so that a test can learn which points an operation passes and then die at each
+//! (decision 0015).
 //!
 //! A name is a literal and stands at one place of the code: tests find the points by reading it.
 

@@ -2,9 +2,10 @@
 //!
 //! *Promises of an implementation.* `(id, round)` is unique, and the judge. Where a row stands under it that is not
 //! `failing` under the same fingerprint, nothing is run and nothing is written: the entries are handed back, and what
-//! they mean is `judge_delivery`'s to say; a row of a later round stands in the way likewise. Otherwise the effect and the mark are committed together or not at all. The
-//! records of failures and of dead letters are commits of their own. The mark of a later round stays no shorter than those
-//! before it, so that no permit lets a message through twice.
+//! they mean is `judge_delivery`'s to say; a row of a later round stands in the way likewise. Otherwise the effect
+//! and the mark are committed together or not at all. The records of failures and of dead letters are commits of
+//! their own. The mark of a later round stays no shorter than those before it, so that no permit lets a message
+//! through twice.
 
 use std::time::Duration;
 
@@ -183,8 +184,8 @@ pub trait InboxStore: OperationStore {
     /// The message that an entry keeps.
     async fn kept_message(&self, id: OperationId, round: u32) -> Result<Option<KeptMessage>, StoreError>;
 
-    /// Notes a failure. Returns the entry as it then stands: `failing` or `parked`. One that is done, parked or of another
-    /// fingerprint stays as it is.
+    /// Notes a failure. Returns the entry as it then stands: `failing` or `parked`. One that is done, parked or of
+    /// another fingerprint stays as it is.
     async fn fail(&self, failure: Failure) -> Result<InboxEntry, StoreError>;
 
     /// Counts deliveries that found a message done, and deliveries of something else under its id.
@@ -209,8 +210,8 @@ pub trait InboxStore: OperationStore {
     /// Ends a permit. False when there is none that is alive.
     async fn revoke_permit(&self, number: u32, who: &str, reason: &str) -> Result<bool, StoreError>;
 
-    /// Deletes entries whose time is over, at most `limit`; returns how many. `failing` and `parked` ones never expire, and
-    /// one that made outgoing messages stays until these are done: its dead letters may be sent again.
+    /// Deletes entries whose time is over, at most `limit`; returns how many. `failing` and `parked` ones never
+    /// expire, and one that made outgoing messages stays until these are done: its dead letters may be sent again.
     async fn sweep_inbox(&self, limit: u32) -> Result<u64, StoreError>;
 
     /// Counts what stands.
@@ -230,8 +231,9 @@ pub struct DeliveryCounts {
 #[async_trait]
 pub trait ConsumeStore: AtomicStore + InboxStore {
     /// Runs the handler in one transaction with the mark. `Finish::Succeeded` leaves the mark `processed`;
-    /// `Finish::Rejected` undoes the handler's writes and leaves the mark `rejected`, with the reason of a [`refusal`].
-    /// What else the handler says to be kept is not: an inbox gives no answers. Errors and cancellation are as in [`AtomicStore::atomically`].
+    /// `Finish::Rejected` undoes the handler's writes and leaves the mark `rejected`, with the reason of a
+    /// [`refusal`]. What else the handler says to be kept is not: an inbox gives no answers. Errors and cancellation
+    /// are as in [`AtomicStore::atomically`].
     async fn consume(&self, mark: Mark, work: &mut Self::Work) -> Result<Consumed, StoreError>;
 }
 

@@ -9,6 +9,9 @@ use serde_json::Value;
 use crate::verify::{STANDARD_ID, one, verify};
 use crate::{Refusal, Scheme, Secret};
 
+/// The longest entity, in bytes: with more a database could not keep it in an index.
+const ENTITY_BYTES_MAX: usize = 1024;
+
 /// Where something is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -79,6 +82,9 @@ impl Source {
         let id =
             Key::new(id).map_err(|_| unreadable("the id", "it is empty, blank or over 255 bytes long"))?;
         let entity = self.entity.as_ref().map(|place| said(place, headers, &body)).transpose()?.flatten();
+        if entity.as_ref().is_some_and(|entity| entity.len() > ENTITY_BYTES_MAX) {
+            return Err(unreadable("the entity", "it is over 1024 bytes long"));
+        }
         let version = match &self.version {
             Some(place) => said(place, headers, &body)?.map(|text| version(&text, place)).transpose()?,
             None => None,

@@ -73,7 +73,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("onefold", &["engine", "messages", "store", "store-sqlite", "store-postgres", "core", "canon"]),
     ("axum", &["onefold", "engine", "http", "core", "canon"]),
     ("grpc", &["onefold", "http", "core", "canon"]),
-    ("sqlx", &["onefold", "engine", "store", "store-postgres"]),
+    ("sqlx", &["onefold", "store", "store-postgres"]),
     ("client", &["core"]),
     ("cli", LIBRARIES),
     ("bfstore", FOR_BFSTORE),

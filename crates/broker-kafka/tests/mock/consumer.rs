@@ -7,8 +7,8 @@ use onefold_broker_kafka::Subscription;
 use onefold_messages::Order;
 use onefold_testkit::wait;
 
-use crate::ledger::Ledger;
 use crate::rig::{GROUP, Mock, PATIENCE, TOPIC, accepted, committed, consume, message, mock, sink};
+use onefold_storm::Ledger;
 
 fn ordered() -> Subscription {
     Subscription { order: Order::PerKey, ..Subscription::new(TOPIC, GROUP) }
@@ -108,6 +108,7 @@ async fn a_second_consumer_shares_the_partitions_while_the_first_has_no_place_ov
     let ledger = Arc::new(Ledger::default());
     let second = consume(&mock, Subscription::new(TOPIC, GROUP), &ledger);
     wait::until_within(PATIENCE, "the second has a share", async || !ledger.effects().is_empty()).await;
+    wait::until_within(PATIENCE, "the first begins with its own", async || stuck.handed() == 2).await;
     first.kill();
     wait::until_within(PATIENCE, "the second has all", async || ledger.effects().len() == 20).await;
     second.stop().await;

@@ -2,7 +2,6 @@
 //! stores nothing, and what it does not imitate is not tested here.
 
 mod consumer;
-mod ledger;
 mod rig;
 mod sink;
 mod storm;

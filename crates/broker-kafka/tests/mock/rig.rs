@@ -14,7 +14,7 @@ use rdkafka::producer::DefaultProducerContext;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::ledger::Ledger;
+use onefold_storm::Ledger;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 pub const TOPIC: &str = "orders";

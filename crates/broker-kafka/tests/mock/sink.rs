@@ -11,8 +11,8 @@ use rdkafka::types::RDKafkaRespErr::{
     RD_KAFKA_RESP_ERR__TRANSPORT, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
 };
 
-use crate::ledger::Ledger;
 use crate::rig::{GROUP, PATIENCE, TOPIC, accepted, consume, message, mock, sink};
+use onefold_storm::Ledger;
 
 #[tokio::test]
 async fn a_message_arrives_with_its_id_and_headers_over_the_mock() {

@@ -7,8 +7,8 @@ use onefold_broker_kafka::Subscription;
 use onefold_messages::{Order, Sending, Sink};
 use onefold_testkit::wait;
 
-use crate::ledger::Ledger;
 use crate::rig::{GROUP, TOPIC, committed, consume, message, mock, sink};
+use onefold_storm::{Ledger, shuffled};
 
 const KEYS: usize = 10;
 const PARTITIONS: i32 = 4;
@@ -19,7 +19,7 @@ async fn a_storm_over_the_mock_is_done_once_and_in_order() {
     let count: usize = std::env::var("ONEFOLD_STORM").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
     let mock = mock(PARTITIONS);
     let sink = sink(&mock);
-    let copies = copies(count);
+    let copies = shuffled(count);
     for batch in copies.chunks(100) {
         // Those of one key one after the other, as the relay sends them.
         let mut sends = Vec::new();
@@ -75,17 +75,4 @@ async fn a_storm_over_the_mock_is_done_once_and_in_order() {
     let duplicates = ledger.duplicates();
     assert!(duplicates >= copies.len() - count, "every copy was delivered");
     println!("{count} messages, {} sent, {duplicates} duplicates, {kills} kills", copies.len());
-}
-
-/// Shuffled: each copy stands at a random place behind the first one, and the first ones keep their order.
-fn copies(count: usize) -> Vec<usize> {
-    let mut copies: Vec<(f64, usize)> = Vec::new();
-    for number in 0..count {
-        copies.push((number as f64, number));
-        for _ in 0..rand::random_range(0..5) {
-            copies.push((rand::random_range(number as f64..(count + 1) as f64), number));
-        }
-    }
-    copies.sort_by(|one, other| one.0.total_cmp(&other.0));
-    copies.into_iter().map(|(_, number)| number).collect()
 }

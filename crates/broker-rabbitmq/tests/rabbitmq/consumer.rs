@@ -7,9 +7,9 @@ use onefold_broker_rabbitmq::{ConsumeError, Kind, Subscription};
 use onefold_messages::Order;
 use onefold_testkit::{RabbitServer, wait};
 
-use crate::ledger::Ledger;
 use crate::proxy::{Proxy, Swallow};
 use crate::rig::{PATIENCE, Watcher, accepted, consume, message, name, sink};
+use onefold_storm::Ledger;
 
 fn ordered(queue: &str, kind: Kind) -> Subscription {
     Subscription { kind, order: Order::PerKey, ..Subscription::new(queue) }

@@ -1,7 +1,6 @@
 //! The sink and the consumer against a real RabbitMQ server, whose connections, clients and self are killed.
 
 mod consumer;
-mod ledger;
 mod proxy;
 mod rig;
 mod sink;

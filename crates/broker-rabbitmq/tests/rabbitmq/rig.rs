@@ -13,7 +13,7 @@ use onefold_testkit::{RabbitServer, wait};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::ledger::Ledger;
+use onefold_storm::Ledger;
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -7,9 +7,9 @@ use onefold_broker_rabbitmq::{Access, Kind, RabbitSink, Subscription};
 use onefold_messages::{Message, Sending, Sink};
 use onefold_testkit::{RabbitServer, TestDirectory, wait};
 
-use crate::ledger::Ledger;
 use crate::proxy::{Proxy, Swallow};
 use crate::rig::{PATIENCE, Watcher, accepted, consume, message, name, sink};
+use onefold_storm::Ledger;
 
 #[tokio::test]
 async fn a_message_arrives_with_its_id_and_headers_and_copies_are_settled_at_once() {
@@ -54,25 +54,28 @@ async fn of_messages_sent_at_once_only_those_that_a_queue_takes_are_accepted() {
     let (watcher, queue) = (Watcher::of(&server).await, name());
     watcher.make(&queue).await;
     let sink = sink(server.url());
-    let mut good = 0;
-    for round in 0..10 {
-        let mut sends = Vec::new();
-        for number in 0..32 {
-            let (sink, id) = (sink.clone(), format!("m-{round}-{number}"));
-            let taken = rand::random::<bool>();
-            let address = if taken { queue.clone() } else { name() };
-            good += u32::from(taken);
-            let message = message(&address, &id, None, &id);
-            sends.push(tokio::spawn(async move { (taken, sink.send(&message).await) }));
-        }
-        for sent in sends {
-            let (taken, sending) = sent.await.unwrap();
-            match sending {
-                Sending::Accepted => assert!(taken, "no queue takes it"),
-                Sending::Failed { reason } => assert!(!taken, "a queue takes it: {reason}"),
-                other => panic!("{other:?}"),
+    let mut workers = Vec::new();
+    for worker in 0..32 {
+        let (sink, queue) = (sink.clone(), queue.clone());
+        workers.push(tokio::spawn(async move {
+            let mut good = 0;
+            for number in 0..50 {
+                let id = format!("m-{worker}-{number}");
+                let taken = rand::random::<bool>();
+                let address = if taken { queue.clone() } else { name() };
+                match sink.send(&message(&address, &id, None, &id)).await {
+                    Sending::Accepted => assert!(taken, "no queue takes it"),
+                    Sending::Failed { reason } => assert!(!taken, "a queue takes it: {reason}"),
+                    other => panic!("{other:?}"),
+                }
+                good += u32::from(taken);
             }
-        }
+            good
+        }));
+    }
+    let mut good = 0;
+    for worker in workers {
+        good += worker.await.unwrap();
     }
     assert_eq!(watcher.look(&queue).await, Some((good, 0)));
 }

@@ -47,6 +47,9 @@ pub(crate) struct OutboxRedrive {
     /// Those of the destination under this ordering key
     #[arg(long, requires = "destination", allow_hyphen_values = true)]
     pub(crate) ordering_key: Option<String>,
+    /// The attempt after which you saw it: sent again since, it is passed over
+    #[arg(long, value_name = "N", conflicts_with = "destination")]
+    pub(crate) attempt: Option<u32>,
     /// What is done. A message that is outcome_unknown may have arrived: look there before it is sent again
     #[arg(long = "as", value_enum)]
     pub(crate) redrive_as: RedriveAs,

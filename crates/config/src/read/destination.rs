@@ -4,7 +4,7 @@
 
 use onefold_webhooks::{KeyForm, Secret};
 
-use super::document::{Table, Value};
+use super::document::Table;
 use super::gateway::{required, set};
 use super::{Environment, secret};
 use crate::kind::{DESTINATION_NAME, TEXT};
@@ -64,7 +64,7 @@ pub(super) fn read(root: &Table<'_>, environment: Environment<'_>) -> Vec<Destin
     for table in root.tables("destination") {
         let Some(destination) = one(&table, environment) else { continue };
         match read.iter().any(|other| other.name == destination.name) {
-            true => refuse(&table, "name", "another [[destination]] has this name; write another"),
+            true => table.refuse("name", "another [[destination]] has this name; write another"),
             false => read.push(destination),
         }
     }
@@ -74,7 +74,7 @@ pub(super) fn read(root: &Table<'_>, environment: Environment<'_>) -> Vec<Destin
 fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Destination> {
     let name = required(table, "name", "\"events\"", &DESTINATION_NAME);
     if table.get("kind").is_none() {
-        refuse(table, "kind", "required; write kind = \"http\"");
+        table.refuse("kind", "required; write kind = \"http\"");
     }
     let kind = table.choice("kind", KINDS);
     let timeout = table.text("timeout", &SPAN);
@@ -87,7 +87,7 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Destination> {
     for other in KINDS.iter().map(|(_, other)| *other).filter(|other| *other != kind) {
         for name in other.own().iter().filter(|name| !kind.own().contains(name)) {
             if table.get(name).is_some() {
-                refuse(table, name, "this kind of destination has no such setting; leave it out");
+                table.refuse(name, "this kind of destination has no such setting; leave it out");
             }
         }
     }
@@ -114,11 +114,8 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Destination> {
 /// The address, which may stand elsewhere because of its password.
 fn url(table: &Table<'_>, kind: Kind, environment: Environment<'_>) -> Option<String> {
     let Some(value) = table.get("url") else {
-        refuse(
-            table,
-            "url",
-            "required; write the address, or env:NAME or file:PATH where it holds a password",
-        );
+        table
+            .refuse("url", "required; write the address, or env:NAME or file:PATH where it holds a password");
         return None;
     };
     let Some(written) = value.value.as_str() else { return value.refuse("an address is text, in quotes") };
@@ -142,28 +139,12 @@ fn url(table: &Table<'_>, kind: Kind, environment: Environment<'_>) -> Option<St
 
 fn secrets(table: &Table<'_>, environment: Environment<'_>) -> Vec<Secret> {
     let Some(value) = table.get("secrets") else {
-        refuse(table, "secrets", "required; write secrets = [\"env:NAME\"] or [\"file:PATH\"]");
+        table.refuse("secrets", "required; write secrets = [\"env:NAME\"] or [\"file:PATH\"]");
         return Vec::new();
     };
     let items: Vec<_> = value.items().into_iter().flatten().collect();
     if items.is_empty() {
         value.refuse::<()>("secrets are a list of one at least; write [\"env:NAME\"] or [\"file:PATH\"]");
     }
-    items.iter().filter_map(|item| one_secret(item, environment)).collect()
-}
-
-fn one_secret(item: &Value<'_>, environment: Environment<'_>) -> Option<Secret> {
-    let Some(reference) = item.value.as_str() else { return item.refuse(secret::ELSEWHERE) };
-    match secret::resolve(reference, environment) {
-        Ok(text) => match Secret::new(text.trim(), KeyForm::Whsec) {
-            Ok(secret) => Some(secret),
-            Err(wrong) => item.refuse(format!("{reference}: {wrong}")),
-        },
-        Err(wrong) => item.refuse(wrong),
-    }
-}
-
-fn refuse(table: &Table<'_>, name: &str, message: &str) {
-    let at = table.get(name).map_or(table.at, |value| value.at);
-    table.report.mistake(at, &table.field_of(name), message);
+    items.iter().filter_map(|item| secret::signing(item, KeyForm::Whsec, environment)).collect()
 }

@@ -119,6 +119,12 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// Reports a mistake in this setting, which may be missing.
+    pub(super) fn refuse(&self, name: &str, message: &str) {
+        let at = self.get(name).map_or(self.at, |value| value.at);
+        self.report.mistake(at, &self.field_of(name), message);
+    }
+
     /// A table within this one, its names checked.
     pub(super) fn table(&self, name: &str) -> Option<Table<'a>> {
         self.get(name)?.table()

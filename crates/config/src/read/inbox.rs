@@ -7,12 +7,12 @@ use std::time::Duration;
 use onefold_core::contract::Retention;
 use onefold_webhooks::{Encoding, HmacRule, KeyForm, Scheme, Secret, Source};
 
-use super::document::{Table, Value};
+use super::document::Table;
 use super::gateway::{required, set};
 use super::{Environment, secret};
 use crate::kind::{FIELD, HEADER, INBOX_SOURCE, PLACE, SERVICE_URL, TEXT};
 use crate::quantity::{RETENTION, SPAN};
-use crate::{Forward, Inbox, Reply};
+use crate::{Forward, Inbox, Reply, Upstream};
 
 /// More tries of one delivery than this are a limit that never bites.
 const ATTEMPTS_MAX: u64 = 1000;
@@ -46,12 +46,21 @@ const KEYS: &[(&str, KeyForm)] =
     &[("text", KeyForm::Text), ("hex", KeyForm::Hex), ("base64", KeyForm::Base64)];
 
 /// Every source, in order.
-pub(super) fn read(root: &Table<'_>, environment: Environment<'_>) -> Vec<Inbox> {
+pub(super) fn read(
+    root: &Table<'_>,
+    upstream: Option<&Upstream>,
+    environment: Environment<'_>,
+) -> Vec<Inbox> {
     let mut read: Vec<Inbox> = Vec::new();
     for table in root.tables("inbox") {
         let Some(inbox) = one(&table, environment) else { continue };
+        if upstream.is_some_and(|upstream| upstream.url.leads_where(&inbox.forward.url)) {
+            let at = table.get("forward").map_or(table.at, |value| value.at);
+            let message = "the handler is on the upstream: what anybody sends to its path reaches it as well, unverified; give it a host or a port of its own, or let it check the signature again";
+            table.report.warning(at, &table.field_of("forward"), message);
+        }
         match read.iter().any(|other| other.source == inbox.source) {
-            true => refuse(&table, "source", "another [[inbox]] has this source; write another"),
+            true => table.refuse("source", "another [[inbox]] has this source; write another"),
             false => read.push(inbox),
         }
     }
@@ -61,7 +70,7 @@ pub(super) fn read(root: &Table<'_>, environment: Environment<'_>) -> Vec<Inbox>
 fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
     let source = required(table, "source", "\"stripe\"", &INBOX_SOURCE);
     if table.get("scheme").is_none() {
-        refuse(table, "scheme", "required; write scheme = \"standard\"");
+        table.refuse("scheme", "required; write scheme = \"standard\"");
     }
     let scheme = table.choice("scheme", SCHEMES).and_then(|name| scheme(table, name));
     let secrets = scheme.as_ref().map(|scheme| secrets(table, scheme, environment));
@@ -69,7 +78,7 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
     set(&mut tolerance, table.text("tolerance", &SPAN));
     let [id, entity, version] = ["id", "entity", "version"].map(|name| table.text(name, &PLACE));
     if table.get("version").is_some() && table.get("entity").is_none() {
-        refuse(table, "version", "a version is one of an entity; name that in entity");
+        table.refuse("version", "a version is one of an entity; name that in entity");
     }
     let ignore = table.texts("ignore", &FIELD);
     let retention = retention(table);
@@ -78,10 +87,10 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
     set(&mut reply, table.choice("reply", REPLIES));
     let scheme = scheme?;
     if table.get("tolerance").is_some() && !scheme.has_timestamp() {
-        refuse(table, "tolerance", "this scheme signs no time; leave it out");
+        table.refuse("tolerance", "this scheme signs no time; leave it out");
     }
     if table.get("id").is_none() && matches!(scheme, Scheme::Hmac(_) | Scheme::None) {
-        refuse(table, "id", "required by this scheme; write id = \"/id\" or \"header:X-Id\"");
+        table.refuse("id", "required by this scheme; write id = \"/id\" or \"header:X-Id\"");
     }
     // How many endpoints have not answered yet: it differs between deliveries of one event.
     let differs = if scheme == Scheme::Stripe { vec!["/pending_webhooks".into()] } else { Vec::new() };
@@ -129,7 +138,7 @@ fn scheme(table: &Table<'_>, name: Name) -> Option<Scheme> {
 
 fn hmac_rule(table: &Table<'_>) -> Option<HmacRule> {
     if table.get("signature").is_none() {
-        refuse(table, "signature", "required; write signature = { header = \"X-Signature\" }");
+        table.refuse("signature", "required; write signature = { header = \"X-Signature\" }");
     }
     let table = table.table("signature")?;
     let header = required(&table, "header", "\"X-Signature\"", &HEADER);
@@ -146,12 +155,12 @@ fn hmac_rule(table: &Table<'_>) -> Option<HmacRule> {
 fn secrets(table: &Table<'_>, scheme: &Scheme, environment: Environment<'_>) -> Vec<Secret> {
     let Some(value) = table.get("secrets") else {
         if *scheme != Scheme::None {
-            refuse(table, "secrets", "required; write secrets = [\"env:NAME\"] or [\"file:PATH\"]");
+            table.refuse("secrets", "required; write secrets = [\"env:NAME\"] or [\"file:PATH\"]");
         }
         return Vec::new();
     };
     if *scheme == Scheme::None {
-        refuse(table, "secrets", "the scheme \"none\" has none; leave it out");
+        table.refuse("secrets", "the scheme \"none\" has none; leave it out");
         return Vec::new();
     }
     let Some(items) = value.items() else {
@@ -162,23 +171,12 @@ fn secrets(table: &Table<'_>, scheme: &Scheme, environment: Environment<'_>) -> 
     if items.is_empty() {
         value.refuse::<()>("without a secret nothing is accepted; write [\"env:NAME\"] or [\"file:PATH\"]");
     }
-    items.iter().filter_map(|item| one_secret(item, scheme, environment)).collect()
-}
-
-fn one_secret(item: &Value<'_>, scheme: &Scheme, environment: Environment<'_>) -> Option<Secret> {
-    let Some(reference) = item.value.as_str() else { return item.refuse(secret::ELSEWHERE) };
-    match secret::resolve(reference, environment) {
-        Ok(text) => match Secret::new(text.trim(), scheme.key_form()) {
-            Ok(secret) => Some(secret),
-            Err(wrong) => item.refuse(format!("{reference}: {wrong}")),
-        },
-        Err(wrong) => item.refuse(wrong),
-    }
+    items.iter().filter_map(|item| secret::signing(item, scheme.key_form(), environment)).collect()
 }
 
 fn forward(table: &Table<'_>) -> Option<Forward> {
     if table.get("forward").is_none() {
-        refuse(table, "forward", "required; write forward = { url = \"http://127.0.0.1:3000/hooks\" }");
+        table.refuse("forward", "required; write forward = { url = \"http://127.0.0.1:3000/hooks\" }");
     }
     let table = table.table("forward")?;
     let url = required(&table, "url", "\"http://127.0.0.1:3000/hooks\"", &SERVICE_URL);
@@ -187,11 +185,6 @@ fn forward(table: &Table<'_>) -> Option<Forward> {
     let number = table.number("attempts", 1..=ATTEMPTS_MAX);
     set(&mut attempts, number.and_then(|number| u32::try_from(number).ok()));
     Some(Forward { url: url?, timeout, attempts })
-}
-
-fn refuse(table: &Table<'_>, name: &str, message: &str) {
-    let at = table.get(name).map_or(table.at, |value| value.at);
-    table.report.mistake(at, &table.field_of(name), message);
 }
 
 impl Inbox {

@@ -6,8 +6,10 @@ use std::io::Read;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use onefold_webhooks::{KeyForm, Secret};
 
 use super::Environment;
+use super::document::Value;
 
 /// The longest secret, in bytes.
 const SECRET_BYTES_MAX: u64 = 64 << 10;
@@ -23,6 +25,18 @@ pub(super) fn key(reference: &str, environment: Environment<'_>) -> Result<[u8; 
         .map_err(|_| format!("what {reference} holds is not base64; 32 bytes in base64 are allowed"))?;
     let count = bytes.len();
     bytes.try_into().map_err(|_| format!("{reference} holds {count} bytes; 32 bytes in base64 are allowed"))
+}
+
+/// A secret that signs webhooks, written as `form` says where `item` says.
+pub(super) fn signing(item: &Value<'_>, form: KeyForm, environment: Environment<'_>) -> Option<Secret> {
+    let Some(reference) = item.value.as_str() else { return item.refuse(ELSEWHERE) };
+    match resolve(reference, environment) {
+        Ok(text) => match Secret::new(text.trim(), form) {
+            Ok(secret) => Some(secret),
+            Err(wrong) => item.refuse(format!("{reference}: {wrong}")),
+        },
+        Err(wrong) => item.refuse(wrong),
+    }
 }
 
 /// The text that stands where `reference` says.

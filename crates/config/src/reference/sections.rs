@@ -10,9 +10,9 @@ pub(super) const INTRODUCTION: &str = "\
 <!-- Written by the tests of crates/config from its table of settings: UPDATE_DOCS=1 cargo test -p onefold-config -->
 
 `onefold.toml` is TOML. What is wrong in it is told all at once, with file, line, field and what is allowed; a name
-that is not on this page is an error. Only an upstream must be named: by `upstream.url` or by a flag, but not in a file of a relay, which has destinations. The flags
-`--upstream`, `--listen`, `--admin-listen` and `--store` (or `ONEFOLD_STORE`) overrule the file. Relative paths start
-at the working directory.
+that is not on this page is an error. Only an upstream must be named, by `upstream.url` or by a flag; not in the file of
+a relay, which has destinations. The flags `--upstream`, `--listen`, `--admin-listen` and `--store` (or `ONEFOLD_STORE`)
+overrule the file. Relative paths start at the working directory.
 
 | kind of value | how it is written |
 | --- | --- |

@@ -1,8 +1,8 @@
 //! A webhook's handler as a destination of the relay: one POST for each try, under the message's one key.
 //!
-//! 2xx: it has accepted. 425, or 503 with `Retry-After`: not yet, which is no failure. It could not be reached: nobody
-//! was asked, which is none either. Everything else, a lost answer too, is a failed try: the message goes on again under
-//! its key, by which the handler knows it.
+//! 2xx: it has accepted. 425, or 503 with `Retry-After`: not yet, which is no failure. It could not be reached:
+//! nobody was asked, which is none either. Everything else, a lost answer too, is a failed try: the message goes on
+//! again under its key, by which the handler knows it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,7 +96,7 @@ impl Sink for Handler {
         if let Some(reason) = reason {
             tracing::warn!(
                 source = self.source,
-                message = message.id.as_str(),
+                id = message.id.as_str(),
                 reason,
                 "a handler did not accept a message"
             );

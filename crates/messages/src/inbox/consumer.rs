@@ -88,7 +88,8 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
     }
 
     /// Handles again, from the bodies that are kept, every message that a permit lets through for this build, in the
-    /// order in which they first came. A permit for a source, without a damaged build, rebuilds a projection from its start.
+    /// order in which they first came. A permit for a source, without a damaged build, rebuilds a projection from its
+    /// start.
     ///
     /// Each message is let through once for each permit, so after an error or a crash call it again. Needs
     /// [`InboxSettings::keep_bodies`](super::InboxSettings::keep_bodies) from before; other messages come through when
@@ -136,10 +137,16 @@ impl<S: ConsumeStore + 'static> Shared<S> {
         InboxQuery { consumer, state, cursor, limit: PAGE, ..InboxQuery::default() }
     }
 
-    /// Handles a message from its kept body. `None`: there is none.
+    /// Handles a message from its kept body. `None`: there is none, or it cannot be read, which holds up no other one.
     async fn handle_kept(&self, entry: &InboxEntry) -> Result<Option<Handling>, StoreError> {
         let inner = &self.inbox.inner;
-        let kept = inner.store.kept_message(entry.id, entry.round).await?;
+        let kept = match inner.store.kept_message(entry.id, entry.round).await {
+            Err(StoreError::Refused(why)) => {
+                tracing::error!(message = %entry.id, why, "the kept body of a message cannot be read");
+                None
+            }
+            kept => kept?,
+        };
         let Some(KeptMessage { headers, body }) = kept else { return Ok(None) };
         let ordering_key = wire::line(&headers, wire::ORDERING_KEY).map(str::to_owned);
         let source = entry.identity.source.clone();

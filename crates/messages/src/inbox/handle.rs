@@ -8,17 +8,15 @@ use onefold_core::{
     Delivery, Fingerprint, FingerprintBuilder, InboxEntry, InboxState, Key, MessageIdentity, OperationId,
     judge_delivery, to_hex,
 };
-use onefold_store::{ConsumeStore, Consumed, DeliveryCounts, Failure, KeptMessage, Mark, StoreError};
+use onefold_store::{ConsumeStore, Consumed, Failure, KeptMessage, Mark, StoreError};
 
 use super::handled::{Said, cut};
 use super::{Handling, Inbox, InboxSettings, Incoming, Inner, WithoutId, Word, fingerprint};
 use crate::limits::{
     CONTENDED_PAUSE, CONTENDED_RUNS_MAX, NOT_YET_MAX, POLL_MIN, STORE_PAUSE_FIRST, STORE_PAUSE_MAX,
 };
+use crate::tally::{ONE_CONFLICT, ONE_DUPLICATE};
 use crate::{Inbound, wire};
-
-const ONE_DUPLICATE: DeliveryCounts = DeliveryCounts { duplicates: 1, conflicts: 0 };
-const ONE_CONFLICT: DeliveryCounts = DeliveryCounts { duplicates: 0, conflicts: 1 };
 
 /// A message and how it is known.
 pub(super) struct Subject {
@@ -40,9 +38,9 @@ pub(super) enum From {
 impl<S: ConsumeStore + 'static> Inbox<S> {
     /// Handles a delivery: `work` makes the store's work of a message, whose end tells the word.
     ///
-    /// The answer says what is durable, and how to settle with whoever delivered (`Settle::from`). A store that does not
-    /// answer is [`Handling::Again`]. Cancellation safe: a dropped future has committed the whole, commits it yet, or
-    /// leaves nothing; the delivery comes again.
+    /// The answer says what is durable, and how to settle with whoever delivered (`Settle::from`). A store that does
+    /// not answer is [`Handling::Again`]. Cancellation safe: a dropped future has committed the whole, commits it
+    /// yet, or leaves nothing; the delivery comes again.
     pub async fn handle(
         &self,
         inbound: Inbound,
@@ -229,7 +227,7 @@ impl<S: ConsumeStore + 'static> Inner<S> {
         match entry.state {
             InboxState::Parked => {
                 let consumer = &self.settings.consumer;
-                tracing::warn!(consumer, message = %entry.id, round, "a message is in the dead list");
+                tracing::warn!(consumer, id = %entry.id, round, "a message is in the dead list");
                 self.ended(Handling::Parked, "parked")
             }
             InboxState::Failing => {

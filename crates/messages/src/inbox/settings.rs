@@ -33,14 +33,14 @@ pub struct InboxSettings {
     pub park_after: Option<u32>,
     /// The pauses between tries that failed.
     pub backoff: Backoff,
-    /// Whether the bodies of handled messages are kept as long as their marks, so that a permitted build can handle them
-    /// again from here.
+    /// Whether the bodies of handled messages are kept as long as their marks, so that a permitted build can handle
+    /// them again from here.
     pub keep_bodies: bool,
 }
 
 impl InboxSettings {
-    /// Marks for 7 days, parked after 10 failures, pauses of up to 1 s that grow to 30 s, messages without an id parked,
-    /// no bodies kept.
+    /// Marks for 7 days, parked after 10 failures, pauses of up to 1 s that grow to 30 s, messages without an id
+    /// parked, no bodies kept.
     pub fn new(consumer: impl Into<String>) -> InboxSettings {
         InboxSettings {
             consumer: consumer.into(),

@@ -9,9 +9,7 @@ use onefold_core::{Delivery, InboxEntry, InboxState, judge_delivery};
 use onefold_store::{InboxQuery, KeptMessage, StoreError};
 
 use super::{Arrival, CONSUMER, HANDLER, Inner, Read};
-
-/// Entries that are read at once.
-const PAGE: u32 = 1000;
+use crate::limits::PAGE;
 
 impl Inner {
     /// Lets through what nobody delivers again by himself. `gone_through` are the permits that need no further look.
@@ -48,7 +46,13 @@ impl Inner {
         loop {
             let page = self.store.list_inbox(query.clone()).await?;
             for entry in page.entries.iter().filter(|entry| entry.kept && wanted(entry)) {
-                self.once_more(entry, read).await?;
+                match self.once_more(entry, read).await {
+                    // It is about this one, and holds up no other.
+                    Err(StoreError::Refused(why)) => {
+                        tracing::error!(message = %entry.id, why, "a kept webhook cannot go on");
+                    }
+                    done => done?,
+                }
             }
             match page.next_cursor {
                 Some(cursor) => query.cursor = Some(cursor),
@@ -68,7 +72,7 @@ impl Inner {
         let kept = self.store.kept_message(entry.id, entry.round).await?;
         if let Some(arrival) = kept.and_then(|kept| arrival(entry, kept, read)) {
             let admitted = self.admit(arrival).await?;
-            tracing::info!(message = %entry.id, ?admitted, "a kept webhook was let through");
+            tracing::info!(id = %entry.id, ?admitted, "a kept webhook was let through");
         }
         Ok(())
     }

@@ -55,19 +55,8 @@ impl Inner {
         }
     }
 
+    /// What the store does not take now stays counted.
     async fn flush(&self) {
-        let counts = std::mem::take(&mut *self.counts.lock().expect("nobody panics under it"));
-        if counts.is_empty() {
-            return;
-        }
-        let written: Vec<_> = counts.iter().map(|((id, round), counts)| (*id, *round, *counts)).collect();
-        if self.store.count_deliveries(written).await.is_err() {
-            for ((id, round), missed) in counts {
-                self.count(id, round, |counts| {
-                    counts.duplicates += missed.duplicates;
-                    counts.conflicts += missed.conflicts;
-                });
-            }
-        }
+        let _ = self.tally.write(&*self.store).await;
     }
 }

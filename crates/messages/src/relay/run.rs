@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onefold_core::budget::Budget;
 use onefold_core::retry::Backoff;
-use onefold_store::{IfLost, OutboxStore, Sent, Settlement, Take, Taken};
+use onefold_store::{OutboxStore, Sent, Settlement, Take, Taken};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -142,13 +142,13 @@ impl Course {
         let destination = self.destination.clone();
         self.on_way.spawn(async move {
             let sink = destination.sink.clone();
-            let message = taken.message.clone();
+            let (message, if_lost) = (taken.message.clone(), sink.if_lost());
             // In a task of its own, so that a panic is an answer like any other.
             let sending = tokio::spawn(async move { timeout_at(until, sink.send(&message)).await });
             let sending = match AbortOnDrop(sending).wait().await {
                 Ok(Ok(sending)) => sending,
-                Ok(Err(_)) => lost(&destination, "no answer in time"),
-                Err(_) => lost(&destination, "the sink panicked"),
+                Ok(Err(_)) => Sending::lost("no answer in time", if_lost),
+                Err(_) => Sending::lost("the sink panicked", if_lost),
             };
             let sent = meaning(sending, &destination, taken.failures, rand::random());
             let settlement = Settlement { id: taken.message.id, attempt: taken.attempt, sent };
@@ -176,6 +176,9 @@ impl Course {
             Ok(ours) => {
                 self.store_errors = 0;
                 self.held.fetch_sub(ours.len() as u64, Ordering::Relaxed);
+                for (settlement, _) in self.unsettled.iter().zip(&ours).filter(|(_, ours)| **ours) {
+                    self.tell(settlement);
+                }
                 let superseded = ours.iter().filter(|ours| !**ours).count();
                 if superseded > 0 {
                     tracing::warn!(
@@ -190,17 +193,23 @@ impl Course {
         }
     }
 
+    /// Logs what waits for a person from now on.
+    fn tell(&self, Settlement { id, sent, .. }: &Settlement) {
+        let (destination, id) = (&self.destination.name, id.as_str());
+        match sent {
+            Sent::Dead { reason } => {
+                tracing::warn!(destination, id, reason, "a message is a dead letter and waits for a person");
+            }
+            Sent::Unknown { reason } => {
+                tracing::warn!(destination, id, reason, "a message may have arrived and waits for a person");
+            }
+            Sent::Delivered | Sent::Again { .. } => {}
+        }
+    }
+
     fn away(&mut self, error: &onefold_store::StoreError) {
         self.store_errors = self.store_errors.saturating_add(1);
         tracing::warn!(destination = self.destination.name, %error, "the outbox does not answer");
-    }
-}
-
-/// An answer that was lost.
-fn lost(destination: &Destination, why: &str) -> Sending {
-    match destination.sink.if_lost() {
-        IfLost::SendAgain => Sending::Failed { reason: why.into() },
-        IfLost::Hold => Sending::Unknown { reason: why.into() },
     }
 }
 

@@ -66,6 +66,22 @@ async fn what_was_redriven_while_no_consumer_ran_is_handled_by_the_next_one() {
 }
 
 #[tokio::test]
+async fn a_kept_body_that_cannot_be_read_holds_up_no_other_message() {
+    let shop = Shop::open();
+    let (consumer, _) = shop.scripted(settings("41"), fails(6));
+    for (id, body) in [("evt-1", "a"), ("evt-2", "b")] {
+        while consumer.handle(message(id, body)).await != Handling::Parked {}
+    }
+    drop(consumer);
+    shop.spoil("evt-1");
+    for entry in parked(&shop).await {
+        redrive(&shop, &entry).await;
+    }
+    let (_consumer, _) = shop.scripted(settings("42"), []);
+    shop.comes_to(&["b"]).await;
+}
+
+#[tokio::test]
 async fn a_message_that_fails_is_left_to_whoever_delivers_it() {
     let shop = Shop::open();
     let mut loyalty = settings("41");

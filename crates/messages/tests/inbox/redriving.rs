@@ -72,6 +72,7 @@ async fn b112_a_redrive_of_the_outbox_pressed_three_times_sends_each_message_onc
     let press = async |which: Which| {
         let act = ActOnOutgoing {
             which,
+            seen_attempt: None,
             redrive: Redrive::SendAgain,
             per_second: None,
             who: "ann".into(),

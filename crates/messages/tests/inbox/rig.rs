@@ -87,6 +87,13 @@ impl Shop {
         lock
     }
 
+    /// Spoils the body that is kept of a message.
+    pub fn spoil(&self, message: &str) {
+        let shop = rusqlite::Connection::open(&self.path).expect("the shop opens");
+        let spoil = "UPDATE onefold_inbox SET kept = x'00' WHERE message = ?1";
+        assert_eq!(shop.execute(spoil, [message]).expect("the shop is written"), 1);
+    }
+
     /// What people do.
     pub fn people(&self) -> Messages {
         Messages::new(self.store.clone())

@@ -8,8 +8,8 @@ use onefold_store_postgres::{PostgresStore, PostgresTx, PostgresWork};
 use crate::BoxError;
 use crate::inbox::{Consumer, Handled, Handling, Inbound, Inbox, Incoming};
 
-/// An async handler over the open transaction and a message, whose future may be sent between threads. Implemented for all
-/// of them: `async move |tx: &mut PostgresTx, message: Arc<Incoming>| { … }`.
+/// An async handler over the open transaction and a message, whose future may be sent between threads. Implemented
+/// for all of them: `async move |tx: &mut PostgresTx, message: Arc<Incoming>| { … }`.
 pub trait Handler<'a>: FnOnce(&'a mut PostgresTx, Arc<Incoming>) -> Self::Running {
     /// What it does.
     type Running: Future<Output = Result<Handled, BoxError>> + Send + 'a;
@@ -26,11 +26,12 @@ where
 impl Inbox<PostgresStore> {
     /// A consumer with this handler, for the adapter of a broker.
     ///
-    /// The handler gets the transaction and the message, and nothing else that could be waited for. It may run again when
-    /// the database asks for that (serialization failures and deadlocks); each run is that of a clone. What it writes is
-    /// committed with the mark; an error, a panic, one that takes longer than `Options::closure_time_max` and one that goes
-    /// on after a statement that failed undo everything and count as a try that failed,
-    /// [`Handled::Rejected`] undoes everything and is final, [`Handled::NotYet`] undoes everything and counts as nothing.
+    /// The handler gets the transaction and the message, and nothing else that could be waited for. It may run again
+    /// when the database asks for that (serialization failures and deadlocks); each run is that of a clone. What it
+    /// writes is committed with the mark; an error, a panic, one that takes longer than `Options::closure_time_max`
+    /// and one that goes on after a statement that failed undo everything and count as a try that failed,
+    /// [`Handled::Rejected`] undoes everything and is final, [`Handled::NotYet`] undoes everything and counts as
+    /// nothing.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

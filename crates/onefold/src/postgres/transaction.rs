@@ -54,17 +54,17 @@ impl Onefold<PostgresStore> {
 }
 
 impl Onefold<PostgresStore> {
-    /// Makes a message on its way out in a transaction that the caller owns. False: a message under this id was made before.
-    /// Relays see it once the caller has committed. With an ordering key, whoever makes a message of the same key at the
-    /// same time waits for the end of the transaction, so that they leave in the order of their commits.
+    /// Makes a message on its way out in a transaction that the caller owns. False: a message under this id was made
+    /// before. Relays see it once the caller has committed. With an ordering key, whoever makes a message of the same
+    /// key at the same time waits for the end of the transaction, so that they leave in the order of their commits.
     ///
     /// After an error the transaction is of no more use: roll it back. Cancellation: the same.
     pub async fn enqueue(&self, transaction: &Transaction<'_>, message: Message) -> Result<bool, CallError> {
         self.store().enqueue_in(transaction, message).await.map_err(unavailable)
     }
 
-    /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it; `by` is
-    /// the operation that asks. False: the effect happened before, and nothing is written.
+    /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it;
+    /// `by` is the operation that asks. False: the effect happened before, and nothing is written.
     ///
     /// Errors and cancellation as in [`Onefold::enqueue`].
     pub async fn enqueue_once(
@@ -91,8 +91,8 @@ impl Claimed {
 
     /// Writes the end of the operation into the transaction; the caller commits it.
     ///
-    /// An error says that nothing is done: roll the transaction back. What was written before a rejection is the caller's
-    /// to undo, for instance with a savepoint of its own. Cancellation: roll back.
+    /// An error says that nothing is done: roll the transaction back. What was written before a rejection is the
+    /// caller's to undo, for instance with a savepoint of its own. Cancellation: roll back.
     pub async fn finish<T: Serialize + DeserializeOwned>(
         self,
         onefold: &Onefold<PostgresStore>,

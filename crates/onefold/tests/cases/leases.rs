@@ -1,5 +1,5 @@
-//! B27: the lease ends before the work does. An owner that lives keeps it; one that was frozen has lost it, and its late
-//! word changes nothing that somebody else has begun.
+//! B27: the lease ends before the work does. An owner that lives keeps it; one that was frozen has lost it, and its
+//! late word changes nothing that somebody else has begun.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A service that places orders in its own database, whichever that is, and asks another system for what lies elsewhere.
+//! A service that places orders in its own database, whichever that is, and asks another system for what lies
+//! elsewhere.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

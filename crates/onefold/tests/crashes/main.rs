@@ -1,5 +1,6 @@
-//! B34 and its kind, everywhere: a process dies right before and right after every statement of every mode, another one
-//! makes the same call again, and the whole state is that of an undisturbed run: no second effect, none lost, no key stuck.
+//! B34 and its kind, everywhere: a process dies right before and right after every statement of every mode, another
+//! one makes the same call again, and the whole state is that of an undisturbed run: no second effect, none lost, no
+//! key stuck.
 //!
 //! Where a process can die is not listed here: an undisturbed child writes down which crash points it passes
 //! (`onefold_store::crash`, decision 0015), and a child dies at each. A child is this test binary, told by its

@@ -1,5 +1,6 @@
-//! The matrix: each scenario is watched once, undisturbed; then, for each passage of a crash point that was seen, a process
-//! does the same and dies there, the client goes on, and the whole state is compared with the undisturbed one.
+//! The matrix: each scenario is watched once, undisturbed; then, for each passage of a crash point that was seen, a
+//! process does the same and dies there, the client goes on, and the whole state is compared with the undisturbed
+//! one.
 //!
 //! Every point is met in every scenario that passes it, at its first and at its last passage. With `ONEFOLD_CRASH_ALL`
 //! (`cargo xtask crash`) all passages in between are met too, and the client dies as well: from each state that a first
@@ -105,8 +106,8 @@ impl<B: Base> Watched<B> {
         }
     }
 
-    /// The client dies as well, and another one goes on. What it passes while it waits is chance, so it need not come to a
-    /// later passage.
+    /// The client dies as well, and another one goes on. What it passes while it waits is chance, so it need not come
+    /// to a later passage.
     async fn two_deaths(&self, left: &Ground<B>, at: &str, (name, count): &Passage) -> Result<(), String> {
         let place = format!("{name}:{count}");
         let ground = left.copy(self.folder.join(format!("{at}, {place}"))).await;

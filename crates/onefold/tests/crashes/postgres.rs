@@ -1,5 +1,5 @@
-//! The service on PostgreSQL: a database for each case that runs. Making one takes longer than a case, so a case that has
-//! ended leaves its own to the next, which gives it the content that it needs.
+//! The service on PostgreSQL: a database for each case that runs. Making one takes longer than a case, so a case that
+//! has ended leaves its own to the next, which gives it the content that it needs.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use onefold::inbox::{Handled, Handling, Inbound, InboxState, Incoming};
 use onefold::messages::{Destination, Message, OutboxState, OutboxStore, Sending, Sink, async_trait};
+use onefold::notify::{Mail, Notify};
 use onefold::postgres::PostgresTx;
 use onefold::{BoxError, Key, Verdict};
 use onefold_testkit::wait;
@@ -27,7 +28,8 @@ fn mail(address: &str) -> Message {
 
 async fn confirm(tx: &mut PostgresTx, message: Arc<Incoming>) -> Result<Handled, BoxError> {
     insert(tx, message.id.as_str()).await?;
-    tx.enqueue_once("order-5001/ORDER_CONFIRMED", mail("ann@example.org")).await?;
+    let mail = Mail::new("ann@example.org", "Your order").text("Thank you.");
+    Notify::by("mail").once_on_postgres(tx, "order-5001/ORDER_CONFIRMED", &mail).await?;
     Ok(Handled::Done)
 }
 

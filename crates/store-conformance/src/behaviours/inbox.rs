@@ -201,6 +201,21 @@ pub async fn marks_go_when_their_time_is_over_and_their_messages_are_done<S: Con
     assert!(!m.is_made("m-9").await);
 }
 
+/// Also while what it brought about before can still be looked at: what is marked as accepted goes on.
+pub async fn message_that_comes_after_its_mark_is_forgotten_goes_on_again<S: ConsumeStore + OutboxStore>(
+    m: Messages<S>,
+) {
+    let mark = m.mark("evt-1", 0, "41");
+    for round in 0..2 {
+        assert_eq!(done(&m.accept(&mark, &["m-1"]).await), InboxState::Processed);
+        assert_eq!(m.ids().await, ["m-1"], "{round}");
+        assert!(m.settle("m-1", 1, Sent::Delivered).await);
+        m.clock.pass(DAY);
+        assert_eq!(m.store.sweep_inbox(100).await.expect("the store works"), 1);
+        assert_eq!(m.state("m-1").await, Some(OutboxState::Delivered));
+    }
+}
+
 /// So that no permit lets a message through twice.
 pub async fn mark_of_a_later_round_stays_no_shorter_than_the_first<S: ConsumeStore + OutboxStore>(
     m: Messages<S>,

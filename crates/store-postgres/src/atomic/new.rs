@@ -12,7 +12,7 @@ use crate::claim::{ClaimWork, version_number};
 use crate::error::Failed;
 use crate::held::Held;
 use crate::row::{self, duration_ms, get, on_stale_number, retention_ms, state_number};
-use crate::server::IfLost;
+use crate::server::Unanswered;
 use crate::store::PostgresStore;
 use crate::tx::About;
 
@@ -102,8 +102,8 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
     Err(Stopped::ended(stands))
 }
 
-/// Above READ COMMITTED a transaction does not see what was committed while it waited for the lock. So a closure that did
-/// nothing may have been a duplicate's that did not know: then the record stands, made before it had the lock.
+/// Above READ COMMITTED a transaction does not see what was committed while it waited for the lock. So a closure that
+/// did nothing may have been a duplicate's that did not know: then the record stands, made before it had the lock.
 async fn undone(
     id: OperationId,
     ended: Atomically,
@@ -112,7 +112,7 @@ async fn undone(
 ) -> Result<Atomically, Stopped> {
     let params: [(&(dyn ToSql + Sync), Type); 2] =
         [(&id.as_bytes().as_slice(), Type::BYTEA), (&until, Type::INT8)];
-    if store.server().ask(BEFORE, &params, IfLost::AskAgain).await?.is_empty() {
+    if store.server().ask(BEFORE, &params, Unanswered::AskAgain).await?.is_empty() {
         return Err(Stopped::ended(ended));
     }
     Ok(Atomically::Found(Box::new(found(id, store).await?)))

@@ -80,7 +80,27 @@ fn a_source_that_signs_nothing_is_worth_a_warning() {
     let text = format!("[[inbox]]\nsource = \"s\"\nscheme = \"none\"\nid = \"/id\"\n{FORWARD}");
     let warning =
         "onefold.toml:5: inbox[0].scheme: nothing is signed: whoever reaches the listener is believed";
-    assert_eq!(parse(&text).unwrap().warnings, [warning]);
+    assert!(parse(&text).unwrap().warnings.iter().any(|told| told == warning));
+}
+
+#[test]
+fn a_handler_that_callers_reach_through_the_upstream_is_worth_a_warning() {
+    let warnings = |url: &str| {
+        let text = format!(
+            "[[inbox]]\nsource = \"s\"\nscheme = \"github\"\nsecrets = [\"env:WORDS\"]\nforward = {{ url = \"{url}\" }}\n"
+        );
+        parse(&text).unwrap().warnings
+    };
+    let [warning] = &warnings("http://127.0.0.1:3000/hooks")[..] else { panic!("one warning") };
+    assert!(
+        warning.starts_with("onefold.toml:7: inbox[0].forward: the handler is on the upstream"),
+        "{warning}"
+    );
+    for elsewhere in
+        ["http://127.0.0.1:3001/hooks", "http://hooks.internal:3000/hooks", "https://127.0.0.1/hooks"]
+    {
+        assert_eq!(warnings(elsewhere), [""; 0], "{elsewhere}");
+    }
 }
 
 #[test]

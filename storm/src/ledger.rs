@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onefold_messages::{Inbound, Receive, Settle};
+use onefold::inbox::{Inbound, Receive, Settle};
 
 /// What was done, each message once.
 #[derive(Default)]
 pub struct Ledger {
+    /// What it has come to.
     pub done: Mutex<Done>,
     /// Deliveries that were handed over, those that are being handled included.
     pub handed: AtomicUsize,
@@ -24,11 +25,15 @@ pub struct Ledger {
     pub poison: HashSet<String>,
 }
 
+/// What a ledger has come to.
 #[derive(Default)]
 pub struct Done {
     ids: HashSet<String>,
+    /// Messages in the order in which they were done.
     pub effects: Vec<Inbound>,
+    /// Deliveries of what was done.
     pub duplicates: usize,
+    /// Messages that were given up.
     pub parked: usize,
 }
 
@@ -63,15 +68,18 @@ impl Ledger {
         Ledger { work: Duration::from_secs(3600), ..Ledger::default() }
     }
 
+    /// The bodies in the order in which they were done.
     pub fn effects(&self) -> Vec<String> {
         let done = self.done.lock().unwrap();
         done.effects.iter().map(|inbound| String::from_utf8(inbound.body.clone()).unwrap()).collect()
     }
 
+    /// Deliveries that were handed over.
     pub fn handed(&self) -> usize {
         self.handed.load(Ordering::Relaxed)
     }
 
+    /// Deliveries of what was done.
     pub fn duplicates(&self) -> usize {
         self.done.lock().unwrap().duplicates
     }
