@@ -27,7 +27,7 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(500);
 /// A mail that was on its way is found by then.
 const FOUND_WITHIN: Duration = Duration::from_secs(60);
 /// How long the mail server has to say that it has a mail.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 const SENDER: &str = "bfstore <shop@example.org>";
 
 /// Runs the service.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::rpc::{CaptureRequest, Receipt};
 
 /// How long the provider has to answer; after that nobody knows.
-pub const ANSWER_MAX: Duration = Duration::from_secs(1);
+pub const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// The provider. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -8,7 +8,6 @@ use tonic::Code;
 use crate::outside::Fault;
 use crate::rpc::orders_client::OrdersClient;
 use crate::rpc::{self, Basket, PlaceOrderRequest};
-use crate::story::Books;
 use crate::story::play::{Play, Played};
 use crate::story::shopper::Got;
 
@@ -19,7 +18,7 @@ pub struct Chapter {
     pub name: &'static str,
     /// What goes wrong.
     pub title: &'static str,
-    /// Every table of every database, and what happened outside, as [`Books`] is printed.
+    /// Every table of every database, and what happened outside, as [`Books`](crate::story::Books) is printed.
     pub books: &'static [&'static str],
 }
 
@@ -249,9 +248,7 @@ async fn consumer_killed(play: &mut Play) -> anyhow::Result<()> {
     let lost = async |play: &Play| Ok(play.stage.line("loyalty").lost() == 1);
     play.until("loyalty has handled the event and its answer is lost", lost).await?;
     play.kill("loyalty").await?;
-    play.stage.start_again("loyalty").await?;
-    let again = async |play: &Play| Ok(Books::deliveries(play.stage.folder())? == 4);
-    play.until("one of three events has come again", again).await
+    play.stage.start_again("loyalty").await
 }
 
 async fn mail_answer_lost(play: &mut Play) -> anyhow::Result<()> {
@@ -263,8 +260,6 @@ async fn stale_price(play: &mut Play) -> anyhow::Result<()> {
     for (id, cents, version) in [("price-7", 2700, 7), ("price-5", 2600, 5), ("price-7", 2700, 7)] {
         play.catalogue(id, cents, version).await?;
     }
-    let counted = async |play: &Play| Ok(Books::deliveries(play.stage.folder())? == 3);
-    play.until("all three are counted", counted).await?;
     // Whoever orders now pays the newest price.
     play.order().await
 }

@@ -21,7 +21,7 @@ pub async fn tell(binary: &Path, numbers: &[u8]) -> anyhow::Result<ExitCode> {
     let wanted = |chapter: &&Chapter| numbers.is_empty() || numbers.contains(&chapter.number());
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
-    let attempts = ["submits", "at the provider", "deliveries", "lost", "killed"];
+    let attempts = ["submits", "at the provider", "sendings", "lost", "killed"];
     let effects = ["→ orders", "reservations", "captures", "mails", "awards"];
     table.set_header(["", "chapter"].into_iter().chain(attempts).chain(effects).chain([""]));
     let mut faults = Vec::new();

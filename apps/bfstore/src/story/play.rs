@@ -24,6 +24,8 @@ pub(super) struct Play {
     pub(super) stage: Stage,
     pub(super) shopper: Shopper,
     pub(super) submits: usize,
+    /// Events that somebody outside of bfstore has sent.
+    sendings: usize,
     kills: usize,
 }
 
@@ -35,7 +37,7 @@ pub struct Played {
     submits: usize,
     kills: usize,
     lost: usize,
-    deliveries: usize,
+    sendings: usize,
     happened: Happened,
 }
 
@@ -43,7 +45,7 @@ impl Play {
     pub(super) async fn start(binary: &Path, folder: &Path) -> anyhow::Result<Play> {
         let stage = Stage::start(binary, folder, Lines::CanLose).await?;
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
-        Ok(Play { stage, shopper, submits: 0, kills: 0 })
+        Ok(Play { stage, shopper, submits: 0, sendings: 0, kills: 0 })
     }
 
     /// Presses the button of a checkout.
@@ -76,12 +78,13 @@ impl Play {
     }
 
     /// The catalogue tells the storefront of a product.
-    pub(super) async fn catalogue(&self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
+    pub(super) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
         let endpoint = format!("{}/events/catalogue", self.stage.url("storefront"));
         let secret = Secret::new(self.stage.secret("catalogue"), KeyForm::Whsec)?;
         let event = Event::ProductChanged { product: "lamp".into(), cents, version };
         let message = event.to("storefront", id, "product-lamp", id).map_err(anyhow::Error::from_boxed)?;
         let sending = HttpSink::new(&endpoint, vec![secret])?.send(&message).await;
+        self.sendings += 1;
         ensure!(sending == Sending::Accepted, "the storefront did not take the event: {sending:?}");
         Ok(())
     }
@@ -123,7 +126,7 @@ impl Play {
             submits: self.submits,
             kills: self.kills,
             lost: lost.iter().sum(),
-            deliveries: Books::deliveries(self.stage.folder())?,
+            sendings: self.sendings + Books::sendings(self.stage.folder())?,
             happened,
         };
         self.stage.end().await;
@@ -132,9 +135,9 @@ impl Play {
 }
 
 impl Played {
-    /// What was tried: submits, requests at the provider, deliveries of events, answers that lines have lost, services that
+    /// What was tried: submits, requests at the provider, sendings of events, answers that lines have lost, services that
     /// were killed.
     pub fn attempts(&self) -> [usize; 5] {
-        [self.submits, self.happened.capture_requests, self.deliveries, self.lost, self.kills]
+        [self.submits, self.happened.capture_requests, self.sendings, self.lost, self.kills]
     }
 }
