@@ -46,6 +46,10 @@ const FOR_BENCHMARKS: &[&str] = &[
     "testkit",
 ];
 
+/// The facade, and what it does not have yet.
+const FOR_BFSTORE: &[&str] =
+    &["onefold", "grpc", "client", "webhooks", "broker-http", "broker-smtp", "engine", "core"];
+
 /// Each package, without its prefix, and what it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("canon", &[]),
@@ -72,6 +76,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("sqlx", &["onefold", "store", "store-postgres"]),
     ("client", &["core"]),
     ("cli", LIBRARIES),
+    ("bfstore", FOR_BFSTORE),
     ("testkit", &[]),
     ("storm", &["onefold", "testkit"]),
     ("e2e", &["testkit"]),

@@ -1,0 +1,114 @@
+//! `bfstore`: starts the whole checkout, or plays its story. `service` and `outside` are the processes that these start.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use bfstore::service::Settings;
+use bfstore::stage::{Lines, Stage};
+use bfstore::{SECRETS_VARIABLE, contracts, outside, services, story};
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+#[derive(Parser)]
+#[command(about = "A whole checkout as real services, on loopback")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start everything, and print what to open
+    Up {
+        /// Where the databases and logs are; a temporary folder otherwise
+        #[arg(long)]
+        folder: Option<PathBuf>,
+    },
+    /// Play the chapters, and compare every effect with what should have come of them
+    Story {
+        /// Only these
+        #[arg(long)]
+        chapter: Vec<u8>,
+    },
+    /// Print what each operation promises
+    Contracts,
+    /// One of the services
+    #[command(hide = true)]
+    Service {
+        name: String,
+        #[arg(long)]
+        folder: PathBuf,
+        #[arg(long)]
+        listen: SocketAddr,
+        /// NAME=URL
+        #[arg(long, value_parser = peer)]
+        peer: Vec<(String, String)>,
+    },
+    /// The payment provider and the mail server
+    #[command(hide = true)]
+    Outside {
+        #[arg(long)]
+        listen: SocketAddr,
+    },
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env("BFSTORE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    match run(Args::parse().command).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Up { folder } => up(folder).await?,
+        Command::Story { chapter } => return story::tell(&std::env::current_exe()?, &chapter).await,
+        Command::Contracts => print!("{}", contracts::printed()),
+        Command::Service { name, folder, listen, peer } => {
+            let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;
+            let secrets: BTreeMap<String, String> = serde_json::from_str(&secrets)?;
+            let settings = Settings { name, folder, listen, peers: peer.into_iter().collect(), secrets };
+            services::run(&settings).await?;
+        }
+        Command::Outside { listen } => outside::run(listen).await?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn up(folder: Option<PathBuf>) -> anyhow::Result<()> {
+    let temporary = tempfile::tempdir()?;
+    let folder = folder.unwrap_or_else(|| temporary.path().to_owned());
+    std::fs::create_dir_all(&folder)?;
+    let folder = folder.canonicalize()?;
+    let stage = Stage::start(&std::env::current_exe()?, &folder, Lines::Straight).await?;
+    println!("shop       {}/", stage.url("storefront"));
+    println!("outside    {}/happened", stage.url("outside"));
+    println!("databases  {}", folder.display());
+    println!("Ctrl-C ends everything.");
+    ended().await?;
+    stage.end().await;
+    Ok(())
+}
+
+/// Ctrl-C, or SIGTERM.
+async fn ended() -> anyhow::Result<()> {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+fn peer(text: &str) -> Result<(String, String), String> {
+    let (name, url) = text.split_once('=').ok_or("NAME=URL")?;
+    Ok((name.to_owned(), url.to_owned()))
+}

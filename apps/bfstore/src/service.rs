@@ -1,0 +1,100 @@
+//! What every service has: its settings, its own database, and one listener for gRPC, pages and events.
+//!
+//! *After a crash* nothing in memory is missed: a service that is started again on its files goes on.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use onefold::{Keeper, Onefold};
+use onefold_webhooks::{KeyForm, Secret};
+use rusqlite::Connection;
+use tokio::net::TcpListener;
+
+use crate::parent;
+
+/// How long a statement of our own waits for the database's one write lock.
+const BUSY: Duration = Duration::from_secs(10);
+/// How often expired records are swept.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How long a delivered message is kept.
+const SENT_KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// What a service is started with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its name, which is also that of its database file.
+    pub name: String,
+    /// Where the database is.
+    pub folder: PathBuf,
+    /// Where it listens; port 0 is a free one.
+    pub listen: SocketAddr,
+    /// The URLs of the others, by name.
+    pub peers: BTreeMap<String, String>,
+    /// The secrets with which events are signed, by their senders' names.
+    pub secrets: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// The URL of another service.
+    pub fn peer(&self, name: &str) -> anyhow::Result<&str> {
+        let url =
+            self.peers.get(name).with_context(|| format!("{} does not know where {name} is", self.name))?;
+        Ok(url)
+    }
+
+    /// The secret with which `sender` signs.
+    pub fn secret(&self, sender: &str) -> anyhow::Result<Secret> {
+        let text = self.secrets.get(sender).with_context(|| format!("there is no secret of {sender}"))?;
+        Ok(Secret::new(text, KeyForm::Whsec)?)
+    }
+}
+
+/// A service's database: the boundary, and a connection of the service's own for what needs no boundary.
+#[derive(Clone)]
+pub struct Database {
+    /// The boundary.
+    pub onefold: Onefold,
+    own: Arc<std::sync::Mutex<Connection>>,
+    _keepers: Arc<(Keeper, Keeper)>,
+}
+
+impl Database {
+    /// The file of this service, with its tables.
+    pub fn open(settings: &Settings, tables: &str) -> anyhow::Result<Database> {
+        let path = settings.folder.join(format!("{}.db", settings.name));
+        let onefold = Onefold::sqlite(&path)?;
+        let own = Connection::open(&path)?;
+        own.busy_timeout(BUSY)?;
+        own.execute_batch(tables)?;
+        let keepers = (onefold.keep(SWEEP_EVERY), onefold.keep_messages(SWEEP_EVERY, SENT_KEPT));
+        Ok(Database { onefold, own: Arc::new(std::sync::Mutex::new(own)), _keepers: Arc::new(keepers) })
+    }
+
+    /// Runs statements on the service's own connection, one after the other.
+    pub async fn own<A: Send + 'static>(
+        &self,
+        statements: impl FnOnce(&Connection) -> rusqlite::Result<A> + Send + 'static,
+    ) -> anyhow::Result<A> {
+        let own = self.own.clone();
+        let running = tokio::task::spawn_blocking(move || {
+            let own = own.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            statements(&own)
+        });
+        Ok(running.await??)
+    }
+}
+
+/// Says where it listens, and serves until its parent is gone.
+pub async fn serve(listen: SocketAddr, router: Router) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(listen).await.context("the service cannot listen")?;
+    println!("listening on http://{}", listener.local_addr()?);
+    tokio::select! {
+        ended = axum::serve(listener, router).into_future() => Ok(ended?),
+        () = parent::gone() => Ok(()),
+    }
+}

@@ -1,0 +1,87 @@
+//! **notification**: one mail for each order, whichever event asks for it first.
+//!
+//! The mail server may take a mail and its answer may be lost. Then nobody sends it again: the server is asked whether it
+//! has the mail.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use onefold::inbox::{Handled, Incoming};
+use onefold::messages::Message;
+use onefold::notify::{Found, LookUp, Mail, Notify};
+use onefold::{BoxError, SqliteTx};
+use onefold_broker_smtp::SmtpSink;
+use onefold_client::{once_client, reqwest};
+use rusqlite::params;
+
+use crate::events::{self, Event};
+use crate::service::{Database, Settings, serve};
+
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS requests (event TEXT NOT NULL, order_id INTEGER NOT NULL, made INTEGER NOT NULL,
+    PRIMARY KEY (event, order_id));
+";
+const REQUESTED: &str = "INSERT INTO requests VALUES (?1, ?2, ?3)";
+/// How often the mail server is asked about mails whose answer was lost.
+const LOOK_UP_EVERY: Duration = Duration::from_millis(500);
+/// A mail that was on its way is found by then.
+const FOUND_WITHIN: Duration = Duration::from_secs(60);
+/// How long the mail server has to say that it has a mail.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+const SENDER: &str = "bfstore <shop@example.org>";
+
+/// Runs the service.
+pub async fn run(settings: &Settings) -> anyhow::Result<()> {
+    let database = Database::open(settings, TABLES)?;
+    let onefold = &database.onefold;
+    let mails = SmtpSink::at(settings.peer("smtp")?)?.sender(SENDER)?.answer_within(ANSWER_MAX);
+    let archive =
+        Archive { http: once_client(|ours| ours)?, url: format!("{}/mails", settings.peer("outside")?) };
+    let _relay = onefold.relay(vec![mails.destination("mail").look_up(archive, LOOK_UP_EVERY)]);
+
+    let consumer = || onefold.inbox("notification").consumer(handle);
+    let of_order = events::receive(settings, onefold.engine(), "order", consumer())?;
+    let of_payment = events::receive(settings, onefold.engine(), "payment", consumer())?;
+    serve(settings.listen, of_order.merge(of_payment)).await
+}
+
+/// What this writes, the mail's job and the mark of the message are one commit.
+fn handle(tx: &mut SqliteTx<'_>, message: &Incoming) -> Result<Handled, BoxError> {
+    let (name, order_id, customer_id, cents) = match serde_json::from_slice(&message.body)? {
+        Event::OrderConfirmed { order_id, customer_id, cents } => {
+            ("order.confirmed", order_id, customer_id, cents)
+        }
+        Event::PaymentCaptured { order_id, customer_id, cents } => {
+            ("payment.captured", order_id, customer_id, cents)
+        }
+        Event::ProductChanged { .. } => return Ok(Handled::rejected("not an event for notification")),
+    };
+    let mail = Mail::new(format!("{customer_id}@example.org"), format!("Your order {order_id}"))
+        .text(format!("Thank you. We have taken {}.{:02} EUR.", cents / 100, cents % 100));
+    let made = Notify::by("mail").once(tx, &format!("order-{order_id}/ORDER_CONFIRMED"), &mail)?;
+    tx.execute(REQUESTED, params![name, order_id, made])?;
+    Ok(Handled::Done)
+}
+
+/// The mail server's own record of what it has taken.
+struct Archive {
+    http: reqwest::Client,
+    url: String,
+}
+
+#[async_trait]
+impl LookUp for Archive {
+    fn settled_after(&self) -> Duration {
+        FOUND_WITHIN
+    }
+
+    async fn look_up(&self, message: &Message) -> Found {
+        // The Message-ID begins with the message's own id.
+        let asked = self.http.get(format!("{}/{}", self.url, message.id.as_str())).send().await;
+        match asked.map(|answer| answer.status().as_u16()) {
+            Ok(200) => Found::Happened { evidence: "the mail server's archive has it".into() },
+            Ok(404) => Found::DidNotHappen { evidence: "the mail server's archive does not have it".into() },
+            _ => Found::Inconclusive,
+        }
+    }
+}

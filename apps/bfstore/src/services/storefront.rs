@@ -1,0 +1,194 @@
+//! **storefront**: pages. It makes the `checkout_id` and keeps it before it contacts anybody, so whatever is pressed,
+//! reloaded or lost afterwards asks for the same order.
+
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use onefold::inbox::{Handled, Incoming};
+use onefold::{Applied, BoxError, SqliteTx};
+use onefold_client::OperationKey;
+use rusqlite::params;
+use serde::Deserialize;
+use serde_json::json;
+use tonic::{Code, Status};
+
+use crate::events::{self, Event};
+use crate::rpc::orders_client::OrdersClient;
+use crate::rpc::{self, Basket, FindOrderRequest, Order, Peer, PlaceOrderRequest};
+use crate::service::{Database, Settings, serve};
+
+const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS prices (product TEXT PRIMARY KEY, cents INTEGER NOT NULL, version INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS checkouts (
+    checkout_id TEXT PRIMARY KEY, basket_id TEXT NOT NULL, customer_id TEXT NOT NULL,
+    product TEXT NOT NULL, quantity INTEGER NOT NULL, cents INTEGER NOT NULL);
+INSERT INTO prices VALUES ('lamp', 2500, 0), ('chair', 9900, 0) ON CONFLICT DO NOTHING;
+";
+const BEGIN: &str =
+    "INSERT INTO checkouts SELECT ?1, ?2, ?3, product, ?5, cents FROM prices WHERE product = ?4";
+const CHECKOUT: &str =
+    "SELECT basket_id, customer_id, product, quantity, cents FROM checkouts WHERE checkout_id = ?1";
+const PRICE: &str = "INSERT INTO prices VALUES (?1, ?2, ?3)
+    ON CONFLICT (product) DO UPDATE SET cents = excluded.cents, version = excluded.version";
+const PAGE: &str = include_str!("storefront.html");
+
+#[derive(Clone)]
+struct Service {
+    database: Database,
+    orders: OrdersClient<Peer>,
+}
+
+/// What is to be bought.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+struct Wish {
+    product: String,
+    quantity: u32,
+    customer_id: String,
+}
+
+impl Default for Wish {
+    fn default() -> Wish {
+        Wish { product: "lamp".into(), quantity: 1, customer_id: "ann".into() }
+    }
+}
+
+#[derive(Debug)]
+struct Checkout {
+    basket: Basket,
+    customer_id: String,
+}
+
+/// Runs the service.
+pub async fn run(settings: &Settings) -> anyhow::Result<()> {
+    let database = Database::open(settings, TABLES)?;
+    let consumer = database.onefold.inbox("storefront").consumer(handle);
+    let products = events::receive(settings, database.onefold.engine(), "catalogue", consumer)?;
+    let orders = OrdersClient::new(rpc::peer(settings.peer("order")?)?);
+    let pages = Router::new()
+        .route("/", get(begin))
+        .route("/checkouts/{checkout_id}", get(page).post(buy))
+        .route("/checkouts/{checkout_id}/order", get(order))
+        .with_state(Service { database, orders });
+    serve(settings.listen, pages.merge(products)).await
+}
+
+/// A new checkout. Its page has an address of its own, so reloading it makes no other.
+async fn begin(State(service): State<Service>, Query(wish): Query<Wish>) -> Result<Redirect, Refused> {
+    let checkout_id = OperationKey::generate().as_str().to_owned();
+    let location = format!("/checkouts/{checkout_id}");
+    let basket_id = format!("basket-{checkout_id}");
+    let Wish { product, quantity, customer_id } = wish;
+    let row = move |own: &rusqlite::Connection| {
+        own.execute(BEGIN, params![checkout_id, basket_id, customer_id, product, quantity])
+    };
+    match service.database.own(row).await? {
+        0 => Err(Status::not_found("there is no such product").into()),
+        _ => Ok(Redirect::to(&location)),
+    }
+}
+
+async fn page(
+    State(service): State<Service>,
+    Path(checkout_id): Path<String>,
+) -> Result<Html<String>, Refused> {
+    let Checkout { basket, .. } = service.checkout(checkout_id).await?;
+    let wish = format!(
+        "{} × {}, {}.{:02} EUR each",
+        basket.quantity,
+        basket.product,
+        basket.cents / 100,
+        basket.cents % 100
+    );
+    Ok(Html(PAGE.replace("{{wish}}", &escaped(&wish))))
+}
+
+/// The button. Pressed twice, or pressed again because no answer came, it asks for one order.
+async fn buy(
+    State(mut service): State<Service>,
+    Path(checkout_id): Path<String>,
+) -> Result<Json<serde_json::Value>, Refused> {
+    let Checkout { basket, customer_id } = service.checkout(checkout_id.clone()).await?;
+    let basket_id = basket.basket_id.clone();
+    service.orders.put_basket(basket).await?;
+    let asked = PlaceOrderRequest { checkout_id: checkout_id.clone(), basket_id, customer_id };
+    let placed = service.orders.place(rpc::under(&checkout_id, asked)?).await?;
+    Ok(shown(placed.get_ref()))
+}
+
+async fn order(
+    State(mut service): State<Service>,
+    Path(checkout_id): Path<String>,
+) -> Result<Json<serde_json::Value>, Refused> {
+    Ok(shown(service.orders.find(FindOrderRequest { checkout_id }).await?.get_ref()))
+}
+
+fn shown(order: &Order) -> Json<serde_json::Value> {
+    Json(json!({ "order_id": order.order_id, "status": order.status, "cents": order.cents }))
+}
+
+impl Service {
+    async fn checkout(&self, checkout_id: String) -> Result<Checkout, Refused> {
+        let read = |row: &rusqlite::Row<'_>| {
+            let basket = Basket {
+                basket_id: row.get(0)?,
+                product: row.get(2)?,
+                quantity: row.get(3)?,
+                cents: row.get(4)?,
+            };
+            Ok(Checkout { basket, customer_id: row.get(1)? })
+        };
+        let found = self
+            .database
+            .own(move |own| own.prepare_cached(CHECKOUT)?.query_map([checkout_id], read)?.next().transpose());
+        found.await?.ok_or_else(|| Status::not_found("there is no such checkout").into())
+    }
+}
+
+/// Prices as they are told. An event that is older than what is known changes nothing.
+fn handle(tx: &mut SqliteTx<'_>, message: &Incoming) -> Result<Handled, BoxError> {
+    let Event::ProductChanged { product, cents, version } = serde_json::from_slice(&message.body)? else {
+        return Ok(Handled::rejected("not an event for the storefront"));
+    };
+    if tx.apply_if_newer(&format!("product/{product}"), version)? == Applied::Newer {
+        tx.execute(PRICE, params![product, cents, version])?;
+    }
+    Ok(Handled::Done)
+}
+
+/// Why there is no order (yet), for a browser.
+struct Refused(Status);
+
+impl From<Status> for Refused {
+    fn from(status: Status) -> Refused {
+        Refused(status)
+    }
+}
+
+impl From<anyhow::Error> for Refused {
+    fn from(error: anyhow::Error) -> Refused {
+        Refused(Status::unavailable(error.to_string()))
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let status = match self.0.code() {
+            Code::InvalidArgument | Code::OutOfRange => StatusCode::UNPROCESSABLE_ENTITY,
+            Code::NotFound => StatusCode::NOT_FOUND,
+            Code::FailedPrecondition | Code::AlreadyExists | Code::Unknown => StatusCode::CONFLICT,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let body = Json(json!({ "error": self.0.message() }));
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE => (status, [(header::RETRY_AFTER, "1")], body).into_response(),
+            _ => (status, body).into_response(),
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,98 @@
+//! A process of the stage: this program again, with one of its commands.
+//!
+//! It is in a process group of its own, so that Ctrl-C reaches the stage alone, which then ends it. Its standard input
+//! is a pipe that closes when the stage ends, whatever ends it (see [`crate::parent`]); dropping it kills it.
+
+use std::fs::OpenOptions;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{ChildStdout, Command};
+use tokio::time::{sleep, timeout};
+
+use crate::SECRETS_VARIABLE;
+
+/// A process that has not said where it listens by now will not.
+const START_MAX: Duration = Duration::from_secs(30);
+/// A process whose pipe is closed ends at once; after this it is killed.
+const END_MAX: Duration = Duration::from_secs(2);
+/// A process that comes back to an address may find it taken for a moment.
+const STARTS_MAX: u32 = 5;
+const PAUSE_BETWEEN_STARTS: Duration = Duration::from_millis(200);
+
+/// What is started.
+pub(super) struct Part {
+    pub(super) binary: PathBuf,
+    pub(super) name: String,
+    pub(super) args: Vec<String>,
+    pub(super) secrets: String,
+    pub(super) log: PathBuf,
+}
+
+/// A process that runs.
+pub(super) struct Child {
+    process: tokio::process::Child,
+    /// Kept open: who prints into a closed pipe fails.
+    _announced: Lines<BufReader<ChildStdout>>,
+}
+
+impl Part {
+    /// Starts it and reads the `N` addresses that it announces.
+    pub(super) async fn start<const N: usize>(&self) -> anyhow::Result<(Child, [SocketAddr; N])> {
+        let mut starts = 1;
+        loop {
+            match self.start_once().await {
+                Err(_) if starts < STARTS_MAX => starts += 1,
+                done => return done,
+            }
+            sleep(PAUSE_BETWEEN_STARTS).await;
+        }
+    }
+
+    async fn start_once<const N: usize>(&self) -> anyhow::Result<(Child, [SocketAddr; N])> {
+        let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new(&self.binary);
+        command.args(&self.args).env(SECRETS_VARIABLE, &self.secrets).kill_on_drop(true).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut process = command.spawn().with_context(|| format!("{} cannot be started", self.name))?;
+        let stdout = process.stdout.take().context("stdout is piped")?;
+        let mut announced = BufReader::new(stdout).lines();
+        let mut addresses = [SocketAddr::from(([0, 0, 0, 0], 0)); N];
+        for address in &mut addresses {
+            let line = timeout(START_MAX, announced.next_line()).await;
+            let line = line.with_context(|| format!("{} does not say where it listens", self.name))??;
+            *address = line.as_deref().and_then(announced_address).ok_or_else(|| self.said())?;
+        }
+        Ok((Child { process, _announced: announced }, addresses))
+    }
+
+    /// What it had to say instead of an address.
+    fn said(&self) -> anyhow::Error {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        anyhow!("{} did not start; it said: {}", self.name, log.lines().next_back().unwrap_or("nothing"))
+    }
+}
+
+impl Child {
+    /// SIGKILL.
+    pub(super) async fn kill(mut self) -> anyhow::Result<()> {
+        Ok(self.process.kill().await?)
+    }
+
+    /// Lets it end by closing its pipe, and makes sure that it did.
+    pub(super) async fn end(mut self) {
+        drop(self.process.stdin.take());
+        if timeout(END_MAX, self.process.wait()).await.is_err() {
+            let _ = self.process.kill().await;
+        }
+    }
+}
+
+/// `listening on http://127.0.0.1:4711`
+fn announced_address(line: &str) -> Option<SocketAddr> {
+    line.rsplit_once("://")?.1.parse().ok()
+}

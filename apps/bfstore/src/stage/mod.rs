@@ -1,0 +1,147 @@
+//! The stage: every service and the outside world as processes on loopback, with free ports and their files in one
+//! folder.
+//!
+//! *Promises.* No process outlives the stage: each ends with a pipe that the stage holds, and is killed by its own
+//! process id when it is dropped. One that is killed on purpose comes back to its address and its files.
+
+mod child;
+mod line;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use child::{Child, Part};
+pub use line::Line;
+
+use crate::services::NAMES;
+
+/// Who signs events. The catalogue is somebody outside of bfstore.
+const SENDERS: [&str; 3] = ["order", "payment", "catalogue"];
+/// Who is reached over a [`Line`] that can lose answers, where a story asks for it.
+const BEHIND_LINES: [&str; 3] = ["loyalty", "notification", "storefront"];
+
+/// Whether answers can be lost on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// Services are reached as they are.
+    Straight,
+    /// Some are reached over lines that can be told to lose an answer.
+    CanLose,
+}
+
+/// All processes.
+pub struct Stage {
+    binary: PathBuf,
+    folder: PathBuf,
+    lines_are: Lines,
+    secrets: BTreeMap<String, String>,
+    urls: BTreeMap<String, String>,
+    lines: BTreeMap<String, Line>,
+    // Dropped in order of names: nobody depends on the order of ending.
+    running: BTreeMap<String, Child>,
+    addresses: BTreeMap<String, SocketAddr>,
+}
+
+impl Stage {
+    /// Starts everything. `binary` is this program, `folder` exists.
+    pub async fn start(binary: &Path, folder: &Path, lines_are: Lines) -> anyhow::Result<Stage> {
+        let secret =
+            |name: &str| (name.to_owned(), format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
+        let mut stage = Stage {
+            binary: binary.to_owned(),
+            folder: folder.to_owned(),
+            lines_are,
+            secrets: SENDERS.map(secret).into(),
+            urls: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            running: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+        };
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        let outside = vec!["outside".into(), "--listen".into(), free.to_string()];
+        let (child, [smtp, http]) = stage.part("outside", outside)?.start().await?;
+        stage.running.insert("outside".into(), child);
+        stage.urls.insert("smtp".into(), format!("smtp://{smtp}"));
+        stage.urls.insert("outside".into(), format!("http://{http}"));
+        for name in NAMES {
+            let address = stage.start_service(name, free).await?;
+            let mut reached_at = address;
+            if lines_are == Lines::CanLose && BEHIND_LINES.contains(&name) {
+                let line = Line::to(address).await?;
+                reached_at = line.address();
+                stage.lines.insert(name.into(), line);
+            }
+            stage.addresses.insert(name.into(), address);
+            stage.urls.insert(name.into(), format!("http://{reached_at}"));
+        }
+        Ok(stage)
+    }
+
+    /// SIGKILL: it ends in the middle of whatever it does.
+    pub async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
+        self.running.remove(name).context("it does not run")?.kill().await
+    }
+
+    /// Starts it again, at its address and on its files.
+    pub async fn start_again(&mut self, name: &str) -> anyhow::Result<()> {
+        let address = *self.addresses.get(name).context("it never ran")?;
+        self.start_service(name, address).await?;
+        Ok(())
+    }
+
+    /// Where others reach it.
+    pub fn url(&self, name: &str) -> &str {
+        &self.urls[name]
+    }
+
+    /// The line to it.
+    ///
+    /// # Panics
+    /// Where there is none.
+    pub fn line(&self, name: &str) -> &Line {
+        assert_eq!(self.lines_are, Lines::CanLose, "the stage was started without lines");
+        &self.lines[name]
+    }
+
+    /// The secret with which `sender` signs.
+    pub fn secret(&self, sender: &str) -> &str {
+        &self.secrets[sender]
+    }
+
+    /// Where the databases and logs are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Lets every process end.
+    pub async fn end(self) {
+        for (_, child) in self.running {
+            child.end().await;
+        }
+    }
+
+    async fn start_service(&mut self, name: &str, listen: SocketAddr) -> anyhow::Result<SocketAddr> {
+        let folder = self.folder.to_str().context("the folder's name is no text")?;
+        let mut args: Vec<String> =
+            ["service", name, "--folder", folder, "--listen", &listen.to_string()].map(str::to_owned).into();
+        args.extend(self.urls.iter().map(|(peer, url)| format!("--peer={peer}={url}")));
+        let (child, [address]) = self.part(name, args)?.start().await?;
+        self.running.insert(name.into(), child);
+        Ok(address)
+    }
+
+    fn part(&self, name: &str, args: Vec<String>) -> anyhow::Result<Part> {
+        Ok(Part {
+            binary: self.binary.clone(),
+            name: name.to_owned(),
+            args,
+            secrets: serde_json::to_string(&self.secrets)?,
+            log: self.folder.join(format!("{name}.log")),
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! One chapter while it is played: the stage, a shopper, and what was tried.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use onefold::messages::{Sending, Sink};
+use onefold_broker_http::{HttpSink, KeyForm, Secret};
+use tokio::time::{Instant, sleep};
+
+use crate::events::Event;
+use crate::outside::Happened;
+use crate::stage::{Lines, Stage};
+use crate::story::Books;
+use crate::story::shopper::{Got, Shopper};
+
+/// How long a chapter may take to come to rest.
+const REST_WITHIN: Duration = Duration::from_secs(60);
+/// How often it is looked whether it has.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A chapter while it is played.
+pub(super) struct Play {
+    pub(super) stage: Stage,
+    pub(super) shopper: Shopper,
+    pub(super) submits: usize,
+    /// Events that somebody outside of bfstore has sent.
+    sendings: usize,
+    kills: usize,
+}
+
+/// A chapter that was played.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// What is there.
+    pub books: Books,
+    submits: usize,
+    kills: usize,
+    lost: usize,
+    sendings: usize,
+    happened: Happened,
+}
+
+impl Play {
+    pub(super) async fn start(binary: &Path, folder: &Path) -> anyhow::Result<Play> {
+        let stage = Stage::start(binary, folder, Lines::CanLose).await?;
+        let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
+        Ok(Play { stage, shopper, submits: 0, sendings: 0, kills: 0 })
+    }
+
+    /// Presses the button of a checkout.
+    pub(super) async fn buy(&mut self, checkout_id: &str) -> Got {
+        self.submits += 1;
+        self.shopper.buy(checkout_id).await
+    }
+
+    /// Presses it this often at once.
+    pub(super) async fn buy_at_once(&mut self, checkout_id: &str, times: usize) -> Vec<Got> {
+        self.submits += times;
+        let presses = (0..times).map(|_| {
+            let (shopper, checkout_id) = (self.shopper.clone(), checkout_id.to_owned());
+            tokio::spawn(async move { shopper.buy(&checkout_id).await })
+        });
+        let presses: Vec<_> = presses.collect();
+        let mut got = Vec::new();
+        for press in presses {
+            got.push(press.await.unwrap_or(Got::Nothing));
+        }
+        got
+    }
+
+    /// An order that went well.
+    pub(super) async fn order(&mut self) -> anyhow::Result<()> {
+        let checkout_id = self.shopper.begin(1).await?;
+        let got = self.buy(&checkout_id).await;
+        ensure!(got.order() == Some(1), "the order was not placed: {got:?}");
+        Ok(())
+    }
+
+    /// The catalogue tells the storefront of a product.
+    pub(super) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
+        let endpoint = format!("{}/events/catalogue", self.stage.url("storefront"));
+        let secret = Secret::new(self.stage.secret("catalogue"), KeyForm::Whsec)?;
+        let event = Event::ProductChanged { product: "lamp".into(), cents, version };
+        let message = event.to("storefront", id, "product-lamp", id).map_err(anyhow::Error::from_boxed)?;
+        let sending = HttpSink::new(&endpoint, vec![secret])?.send(&message).await;
+        self.sendings += 1;
+        ensure!(sending == Sending::Accepted, "the storefront did not take the event: {sending:?}");
+        Ok(())
+    }
+
+    pub(super) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
+        self.kills += 1;
+        self.stage.kill(name).await
+    }
+
+    /// Waits until this is so.
+    pub(super) async fn until(
+        &self,
+        what: &str,
+        is_so: impl AsyncFn(&Play) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let until = Instant::now() + REST_WITHIN;
+        while !is_so(self).await? {
+            if Instant::now() > until {
+                bail!("not within {REST_WITHIN:?}: {what}");
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is on its way any more.
+    pub(super) async fn rest(&self) -> anyhow::Result<()> {
+        self.until("everything has come to rest", async |play: &Play| Books::settled(play.stage.folder()))
+            .await
+    }
+
+    /// Reads the books, and ends every process.
+    pub(super) async fn end(self) -> anyhow::Result<Played> {
+        let happened = self.shopper.happened().await?;
+        let books = Books::read(self.stage.folder(), &happened)?;
+        let lost = ["storefront", "loyalty", "notification"].map(|name| self.stage.line(name).lost());
+        let played = Played {
+            books,
+            submits: self.submits,
+            kills: self.kills,
+            lost: lost.iter().sum(),
+            sendings: self.sendings + Books::sendings(self.stage.folder())?,
+            happened,
+        };
+        self.stage.end().await;
+        Ok(played)
+    }
+}
+
+impl Played {
+    /// What was tried: submits, requests at the provider, sendings of events, answers that lines have lost, services that
+    /// were killed.
+    pub fn attempts(&self) -> [usize; 5] {
+        [self.submits, self.happened.capture_requests, self.sendings, self.lost, self.kills]
+    }
+}

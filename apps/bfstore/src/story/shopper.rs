@@ -1,0 +1,93 @@
+//! The callers: whoever presses the button, and whoever tells the outside world what to do wrong.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use onefold_client::{once_client, reqwest};
+use serde_json::Value;
+
+use crate::outside::{Fault, Happened};
+
+/// Nobody in the story waits longer for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(20);
+
+/// What a shopper has in hand after pressing the button.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Got {
+    /// The connection ended before an answer was there.
+    Nothing,
+    /// A whole answer.
+    Answer {
+        /// Of HTTP.
+        status: u16,
+        /// The order that it confirms.
+        order: Option<i64>,
+        /// Why there is none.
+        error: Option<String>,
+    },
+}
+
+impl Got {
+    /// The order that is confirmed.
+    pub fn order(&self) -> Option<i64> {
+        match self {
+            Got::Answer { status: 200, order, .. } => *order,
+            _ => None,
+        }
+    }
+}
+
+/// A browser. Each request is sent once.
+#[derive(Clone, Debug)]
+pub struct Shopper {
+    http: reqwest::Client,
+    shop: String,
+    outside: String,
+}
+
+impl Shopper {
+    /// At the storefront and the outside world of these URLs.
+    pub fn at(shop: &str, outside: &str) -> anyhow::Result<Shopper> {
+        let http = once_client(|ours| ours.timeout(ANSWER_MAX).pool_max_idle_per_host(0))?;
+        Ok(Shopper { http, shop: shop.to_owned(), outside: outside.to_owned() })
+    }
+
+    /// Opens the shop: a checkout is made, and its id is in the address of its page.
+    pub async fn begin(&self, quantity: u32) -> anyhow::Result<String> {
+        let page = self.http.get(format!("{}/?product=lamp&quantity={quantity}", self.shop)).send().await?;
+        let location = page.headers().get("location").context("no checkout was made")?.to_str()?;
+        Ok(location.rsplit_once('/').context("no page of a checkout")?.1.to_owned())
+    }
+
+    /// Presses the button.
+    pub async fn buy(&self, checkout_id: &str) -> Got {
+        let Ok(answer) = self.http.post(format!("{}/checkouts/{checkout_id}", self.shop)).send().await else {
+            return Got::Nothing;
+        };
+        let status = answer.status().as_u16();
+        let Ok(body) = answer.bytes().await else { return Got::Nothing };
+        let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let error = said["error"].as_str().map(str::to_owned);
+        Got::Answer { status, order: said["order_id"].as_i64(), error }
+    }
+
+    /// Tells the outside world to do this wrong, once.
+    pub async fn tell(&self, fault: Fault) -> anyhow::Result<()> {
+        let told = self.http.post(format!("{}/faults", self.outside));
+        let told = told.header("content-type", "application/json").body(serde_json::to_vec(&fault)?).send();
+        ensure!(told.await?.status().is_success(), "the outside world does not listen");
+        Ok(())
+    }
+
+    /// What was late at the provider lands now.
+    pub async fn land(&self) -> anyhow::Result<()> {
+        self.http.post(format!("{}/late", self.outside)).send().await?;
+        Ok(())
+    }
+
+    /// What happened outside.
+    pub async fn happened(&self) -> anyhow::Result<Happened> {
+        let answer = self.http.get(format!("{}/happened", self.outside)).send().await?;
+        Ok(serde_json::from_slice(&answer.bytes().await?)?)
+    }
+}
