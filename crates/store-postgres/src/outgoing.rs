@@ -105,7 +105,7 @@ pub(crate) async fn put_anew<A: Ask>(
     }
     let again = messages();
     let ids: Vec<&[u8]> = again.iter().map(|message| message.id.as_str().as_bytes()).collect();
-    ask.ask(FORGET_DONE, &[(&ids, Type::BYTEA_ARRAY)], IfLost::GiveUp).await?;
+    ask.ask(FORGET_DONE, &[(&ids, Type::BYTEA_ARRAY)], Unanswered::GiveUp).await?;
     Ok(made + put(again, Some(cause), ask).await?)
 }
 
