@@ -2,6 +2,9 @@
 //!
 //! The act is an operation like any other, under the name that it is given and a scope of the admin listener's. It
 //! runs in a task of its own, so that a caller that goes away cancels nothing.
+//!
+//! *After a crash* an act in the middle is resumed by the next request under its key, once its lease is over; one that
+//! must not be repeated, a permit, is `outcome_unknown` until a person has looked.
 
 use std::future::Future;
 use std::sync::Arc;

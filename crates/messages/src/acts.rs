@@ -2,7 +2,7 @@
 //! again, grant permits (SEMANTICS 9 and 12).
 //!
 //! *Promises.* Every act needs a reason, which is kept with the message. An act may name the attempt after which the
-//! person saw the message: sent again since, it is another matter and passed over. Asked twice, it is done once. Many
+//! person saw the message: sent again since, it is another matter and passed over. Without it the act is on what stands there now. Many
 //! dead letters are sent again with a pace.
 
 use std::sync::Arc;

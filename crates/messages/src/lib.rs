@@ -2,9 +2,8 @@
 //!
 //! *In.* A consumer's adapter hands every delivery to a [`Receive`] and settles it with the broker as that says, never
 //! before: the effect and its mark are committed then. [`Consumer`] is the one over an inbox; an [`Intake`] takes
-//! webhooks in, whose effect is that they go on. *Out.* A relay takes
-//! messages from the outbox and gives each to the [`Sink`] of its destination. A broker's crate is one or both of these
-//! and knows nothing of stores.
+//! webhooks in, whose effect is that they go on. *Out.* A relay takes messages from the outbox and gives each to the
+//! [`Sink`] of its destination. A broker's crate is one or both of these and knows nothing of stores.
 
 mod acts;
 mod inbox;
