@@ -1,7 +1,7 @@
 //! `crash`: the matrix of deaths with every passage of every crash point, with its table shown.
 //!
 //! The same tests run in `test` with the first and the last passage of each point in each scenario
-//! (`crates/onefold/tests/crashes`); what is passed in between is added here.
+//! (`crates/library/tests/crashes`); what is passed in between is added here.
 
 use anyhow::Result;
 
@@ -15,7 +15,7 @@ pub fn run() -> Result<()> {
     let mut stages = Stages::default();
     stages.run("servers", servers::provide);
     stages.run("deaths", || {
-        let which = ["--package", "onefold", "--test", "crashes"];
+        let which = ["--package", "onefold-library", "--test", "crashes"];
         let mut tests = if cargo::has_nextest() {
             let mut tests = cargo::cargo(["nextest", "run", "--profile", "kill", "--no-capture"]);
             tests.args(which);

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use onefold::{BoxError, Call, CallError, Done, Verdict};
+use onefold_library::{BoxError, Call, CallError, Done, Verdict};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::pool::PoolConnection;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onefold::guest::{Begun, Entering, Next};
-use onefold::messages::{Destination, Message, Relay};
-use onefold::{Call, CallError, Done, Engine, Keeper, Limits, OperationId, Verdict};
+use onefold_library::guest::{Begun, Entering, Next};
+use onefold_library::messages::{Destination, Message, Relay};
+use onefold_library::{Call, CallError, Done, Engine, Keeper, Limits, OperationId, Verdict};
 use onefold_store::OutboxStore;
 use onefold_store_postgres::{Address, OpenError, Options, PostgresStore};
 use serde::Serialize;

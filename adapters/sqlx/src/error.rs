@@ -1,6 +1,6 @@
 //! Why a call has no result, or what the database said.
 
-use onefold::CallError;
+use onefold_library::CallError;
 use onefold_store::StoreError;
 
 /// Why a call has no result.

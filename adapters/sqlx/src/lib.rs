@@ -32,7 +32,7 @@
 //! outcome is unknown once its lease ends.
 //!
 //! *It does not* look at how durable the commits of the service's connections are, and it does not share SQLite: the
-//! library itself takes a transaction there ([`onefold::Onefold::claim`]).
+//! library itself takes a transaction there ([`onefold_library::Onefold::claim`]).
 
 mod atomic;
 mod boundary;

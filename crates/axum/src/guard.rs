@@ -6,7 +6,7 @@
 use axum::body::Body;
 use http::Request;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use onefold::OperationId;
+use onefold_library::OperationId;
 use onefold_canon::BodyHasher;
 use onefold_core::path::{normal_path, normal_query};
 use onefold_core::{Identity, Problem};

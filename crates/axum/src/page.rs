@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use http::{HeaderValue, Request, header};
-use onefold::{AtomicStore, Onefold, OperationId};
+use onefold_library::{AtomicStore, Onefold, OperationId};
 use onefold_core::Problem;
 use onefold_http::{ProblemDocument, answers, view};
 
@@ -22,7 +22,7 @@ pub fn operations<S: AtomicStore>(
     Router::new().route(&format!("{OPERATIONS}/{{id}}"), get(page)).with_state(shared)
 }
 
-type Shared = (onefold::Engine, Vec<Protection>);
+type Shared = (onefold_library::Engine, Vec<Protection>);
 
 async fn page(
     State((engine, protections)): State<Shared>,

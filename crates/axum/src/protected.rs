@@ -4,7 +4,7 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
-use onefold::Call;
+use onefold_library::Call;
 
 /// The operation that a protected request asks for.
 ///

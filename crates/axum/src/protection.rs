@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Request};
-use onefold::{AtomicStore, Onefold, Operation, Scope};
+use onefold_library::{AtomicStore, Onefold, Operation, Scope};
 use onefold_core::IdentityKey;
 use onefold_core::contract::{KeyRule, ScopeSource};
 use onefold_http::{Missing, OPERATION, TokenRule, Trust, scope};

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use onefold::{CallError, Done, State};
+use onefold_library::{CallError, Done, State};
 use onefold_core::{Problem, retry};
 use onefold_http::{ProblemDocument, REPLAYED, answers};
 use serde::Serialize;

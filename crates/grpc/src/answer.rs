@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use onefold::{CallError, Done, State};
+use onefold_library::{CallError, Done, State};
 use onefold_core::retry;
 use onefold_http::{ProblemDocument, answers};
 use prost::Message;
@@ -134,7 +134,7 @@ fn made(code: Code, reason: &str, detail: &str, extra: Extra) -> Status {
 }
 
 /// Nothing happened. The handler's own status says why; any other error is for the log.
-fn not_done(error: onefold::BoxError, retryable: bool) -> Status {
+fn not_done(error: onefold_library::BoxError, retryable: bool) -> Status {
     match error.downcast::<Status>() {
         Ok(status) => Status::with_details(status.code(), status.message(), status.details().to_vec().into()),
         Err(error) => {
@@ -161,7 +161,7 @@ fn page(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onefold::OperationId;
+    use onefold_library::OperationId;
     use onefold_core::{Expiry, KeyError, Problem};
 
     fn every_error() -> Vec<CallError> {

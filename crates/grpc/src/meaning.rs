@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use onefold::{BoxError, Verdict};
+use onefold_library::{BoxError, Verdict};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 

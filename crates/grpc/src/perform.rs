@@ -5,7 +5,7 @@
 
 use std::future::Future;
 
-use onefold::{
+use onefold_library::{
     AtomicStore, BoxError, Call, Onefold, Performing, SqliteStore, SqliteTx, StepStore, Steps, Verdict,
 };
 use prost::Message;
@@ -165,7 +165,7 @@ pub(crate) fn kept<R: Message>(
 }
 
 pub(crate) fn answered<R: Message + Default>(
-    done: Result<onefold::Done<Kept>, onefold::CallError>,
+    done: Result<onefold_library::Done<Kept>, onefold_library::CallError>,
 ) -> Result<Response<R>, Status> {
     match done {
         Ok(done) => answer::of(done),

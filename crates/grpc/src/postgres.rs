@@ -23,8 +23,8 @@
 
 use std::future::Future;
 
-use onefold::postgres::{PostgresStore, PostgresTx};
-use onefold::{BoxError, Verdict};
+use onefold_library::postgres::{PostgresStore, PostgresTx};
+use onefold_library::{BoxError, Verdict};
 use prost::Message;
 use tonic::{Request, Response, Status};
 

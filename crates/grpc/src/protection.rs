@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use onefold::{AtomicStore, Call, Onefold, Operation, SqliteStore};
+use onefold_library::{AtomicStore, Call, Onefold, Operation, SqliteStore};
 use onefold_canon::{BodyHasher, BodyKind};
 use onefold_core::contract::KeyRule;
 use onefold_core::{FingerprintBuilder, Problem};

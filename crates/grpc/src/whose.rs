@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use onefold::Scope;
+use onefold_library::Scope;
 use onefold_core::IdentityKey;
 use onefold_core::contract::ScopeSource;
 use onefold_http::{TokenRule, Trust, scope};

@@ -46,84 +46,43 @@
 //!
 //! What a call without a result means is a [`CallError`], which says whether a new key is safe. Results are kept as
 //! versioned data: see [`Operation::value_version`].
+//!
+//! # Features
+//!
+//! The boundary over SQLite is always there, and needs no server. Everything else is a feature of its own:
+//!
+//! | feature | module | what it is |
+//! | --- | --- | --- |
+//! | `postgres` | `postgres` | the boundary over PostgreSQL, by tokio-postgres |
+//! | `sqlx` | `sqlx` | the boundary in a transaction of sqlx on PostgreSQL |
+//! | `axum` | `axum` | layer and extractors: key, scope, fingerprint and problem documents |
+//! | `grpc` | `grpc` | the same for unary methods of tonic |
+//! | `client` | `client` | the caller's side: keys, kept intentions, retries |
+//! | `webhooks` | `webhooks` | signatures checked and made, and signed webhooks as a destination of the relay |
+//! | `mail`, `nats`, `rabbitmq`, `kafka` | the same names | destinations of the relay, and consumers |
 
-mod atomic;
-mod call;
-mod done;
-mod error;
-pub mod guest;
-pub mod inbox;
-pub mod messages;
-pub mod notify;
-mod operation;
-#[cfg(feature = "postgres")]
-pub mod postgres;
-mod reserved;
-mod resumable;
-mod sqlite;
-mod task;
-mod transaction;
-mod typed;
-mod verdict;
+#[cfg(feature = "axum")]
+pub use onefold_axum as axum;
+#[cfg(feature = "kafka")]
+pub use onefold_broker_kafka as kafka;
+#[cfg(feature = "nats")]
+pub use onefold_broker_nats as nats;
+#[cfg(feature = "rabbitmq")]
+pub use onefold_broker_rabbitmq as rabbitmq;
+#[cfg(feature = "mail")]
+pub use onefold_broker_smtp as mail;
+#[cfg(feature = "client")]
+pub use onefold_client as client;
+#[cfg(feature = "grpc")]
+pub use onefold_grpc as grpc;
+pub use onefold_library::*;
+#[cfg(feature = "sqlx")]
+pub use onefold_sqlx as sqlx;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-pub use call::Call;
-pub use done::{Done, Recorded};
-pub use error::CallError;
-pub use onefold_core::contract::{AfterExpiry, Retention, WhileRunning};
-pub use onefold_core::key::KeyTime;
-pub use onefold_core::{
-    Contract, Expiry, Fingerprint, Key, KeyError, OperationId, Problem, Resource, Scope, State,
-};
-pub use onefold_engine::{AtomicEngine, Engine, Keeper, Limits, Release, Resolution, ResolvedAs};
-pub use onefold_store::{AtomicStore, StepStore};
-use onefold_store::{InboxStore, OutboxStore};
-pub use onefold_store_sqlite::{Applied, FileUse, OpenError, Options, SqliteStore, SqliteTx};
-pub use operation::{OnError, Operation};
-pub use reserved::Performing;
-pub use resumable::{StepError, Steps};
-pub use transaction::{Claim, Claimed};
-pub use verdict::{BoxError, Verdict};
-
-/// The boundary over one database. Cheap to clone.
-pub struct Onefold<S = SqliteStore>(AtomicEngine<S>);
-
-impl<S> Clone for Onefold<S> {
-    fn clone(&self) -> Self {
-        Onefold(self.0.clone())
-    }
-}
-
-impl<S: AtomicStore> Onefold<S> {
-    /// Over another store.
-    pub fn over(engine: AtomicEngine<S>) -> Onefold<S> {
-        Onefold(engine)
-    }
-
-    /// The engine, for what people do to records and for metrics.
-    pub fn engine(&self) -> &Engine {
-        self.0.engine()
-    }
-
-    /// The store.
-    pub fn store(&self) -> &Arc<S> {
-        self.0.store()
-    }
-
-    /// Starts what runs beside the calls, for as long as the answer is kept: it writes counters, marks lost outcomes
-    /// and sweeps what has expired. Without it nothing is wrong, but lists and the size of the file lag.
-    pub fn keep(&self, sweep_every: Duration) -> Keeper {
-        self.engine().keep(sweep_every)
-    }
-
-    /// The same for the messages of this database: reads their gauges, forgets marks whose retention is over, and
-    /// outgoing messages that have been done for `sent_kept`. Until then a second message under one id is recognised.
-    pub fn keep_messages(&self, sweep_every: Duration, sent_kept: Duration) -> Keeper
-    where
-        S: InboxStore + OutboxStore,
-    {
-        self.engine().keep_messages(self.store().clone(), sweep_every, sent_kept)
-    }
+/// Webhooks: signatures checked ([`Source`](webhooks::Source)) and made, and a destination of the relay that needs no
+/// broker.
+#[cfg(feature = "webhooks")]
+pub mod webhooks {
+    pub use onefold_broker_http::{HttpSink, SetupError};
+    pub use onefold_webhooks::*;
 }

@@ -28,8 +28,11 @@ const LIBRARIES: &[&str] = &[
     "api",
     "config",
     "client",
-    "onefold",
+    "library",
+    "axum",
+    "grpc",
     "sqlx",
+    "onefold",
 ];
 
 /// Benchmarks measure the libraries, over records that the test kit makes in great number.
@@ -44,6 +47,21 @@ const FOR_BENCHMARKS: &[&str] = &[
     "onefold",
     "sqlx",
     "testkit",
+];
+
+/// What services use, each behind a feature.
+const FOR_FACADE: &[&str] = &[
+    "library",
+    "axum",
+    "broker-http",
+    "broker-kafka",
+    "broker-nats",
+    "broker-rabbitmq",
+    "broker-smtp",
+    "client",
+    "grpc",
+    "sqlx",
+    "webhooks",
 ];
 
 /// The facade, and what it does not have yet.
@@ -70,11 +88,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("gateway", &["engine", "messages", "webhooks", "http", "core", "canon"]),
     ("api", &["engine", "messages", "http", "config", "store", "core"]),
     ("config", &["webhooks", "core", "canon"]),
-    ("onefold", &["engine", "messages", "store", "store-sqlite", "store-postgres", "core", "canon"]),
-    ("axum", &["onefold", "engine", "http", "core", "canon"]),
-    ("grpc", &["onefold", "http", "core", "canon"]),
-    ("sqlx", &["onefold", "store", "store-postgres"]),
+    ("library", &["engine", "messages", "store", "store-sqlite", "store-postgres", "core", "canon"]),
+    ("axum", &["library", "engine", "http", "core", "canon"]),
+    ("grpc", &["library", "http", "core", "canon"]),
+    ("sqlx", &["library", "store", "store-postgres"]),
     ("client", &["core"]),
+    ("onefold", FOR_FACADE),
     ("cli", LIBRARIES),
     ("bfstore", FOR_BFSTORE),
     ("testkit", &[]),
@@ -86,7 +105,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// What any package may use in its tests.
 const FOR_TESTS: &[&str] =
-    &["testkit", "storm", "store", "store-sqlite", "store-postgres", "store-conformance"];
+    &["onefold", "testkit", "storm", "store", "store-sqlite", "store-postgres", "store-conformance"];
 
 pub fn check(repository: &Repository) -> Vec<Finding> {
     let manifests = repository.ending("/Cargo.toml");
