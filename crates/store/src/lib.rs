@@ -22,7 +22,7 @@ mod seal;
 mod steps;
 mod timeline;
 
-pub use atomic::{Applied, AtomicStore, Atomically, Ended, Entry, Finish};
+pub use atomic::{Applied, AtomicStore, Atomically, Ended, Entry, Finish, Versions};
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
 pub use hint::{Hint, Hints};
