@@ -130,7 +130,7 @@ pub(super) async fn payment_is_down(play: &mut Play) -> anyhow::Result<()> {
     play.rest().await?;
 
     let known = payment_as_order_sees_it(play).await?;
-    let (attempts_max, retries_max) = bounds(down, known.successes);
+    let (attempts_max, retries_max) = bounds(down, begun.elapsed(), known.successes);
     ensure!(known.retries <= retries_max, "more than {retries_max} retries in {down:?}: {known:?}");
     ensure!(known.attempts <= attempts_max, "more than {attempts_max} attempts in {down:?}: {known:?}");
     Ok(())
@@ -140,10 +140,11 @@ async fn payment_as_order_sees_it(play: &Play) -> anyhow::Result<Known> {
     play.shopper.knows(play.stage.url("order"), play.stage.url("payment")).await
 }
 
-/// How many attempts and how many retries there may be after an outage of this length.
-fn bounds(down: Duration, successes: u64) -> (u64, u64) {
+/// How many attempts and how many retries there may be after an outage of this length, `since` its beginning.
+fn bounds(down: Duration, since: Duration, successes: u64) -> (u64, u64) {
     let budget = BudgetSettings::default();
-    let windows = down.as_secs() / budget.window.as_secs() + 2;
+    // The window moves by a tenth at a time.
+    let windows = since.as_secs() / (budget.window.as_secs() * 9 / 10) + 1;
     let share = (successes as f64 * budget.share) as u64;
     let retries = windows * u64::from(budget.reserve).max(share);
     // Until it is left alone, by all orders at once; then one for each rest; then each order.
