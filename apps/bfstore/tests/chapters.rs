@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use bfstore::story::CHAPTERS;
 
+/// How long payment is down: long enough for more attempts than there may be, if nothing bounded them.
+const DOWN_FOR: Duration = Duration::from_secs(3);
+
 async fn play(name: &str) {
     let chapter = CHAPTERS.iter().find(|chapter| chapter.name == name).expect("there is such a chapter");
     let folder = tempfile::tempdir().unwrap();
-    let played = chapter.play(Path::new(env!("CARGO_BIN_EXE_bfstore")), folder.path(), Duration::ZERO).await;
+    let played = chapter.play(Path::new(env!("CARGO_BIN_EXE_bfstore")), folder.path(), DOWN_FOR).await;
     let played = played.unwrap_or_else(|error| {
         // What the services had to say is the only trace of what went wrong.
         panic!("{error:#}; the files are in {}", folder.keep().display())
