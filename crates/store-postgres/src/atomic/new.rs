@@ -19,8 +19,34 @@ use crate::tx::About;
 /// Shards in which the scopes of atomic operations are counted: whoever counts holds a row until its commit.
 const SHARDS: i16 = 64;
 
-/// See the migration, which has the function: what a function does is planned once for each connection, an unnamed
-/// statement each time.
+/// Takes the key's lock $3, if nobody has it, and looks whether anything stands in the way: 0 nothing, 1 a record, 2 the
+/// age of the key, 3 the quota, 4 another attempt. For connections on which it is prepared. Its snapshot is older than
+/// the lock, so that it can miss a record which was made in between: that is what the last column is for.
+pub(crate) const ENTER_PREPARED: &str =
+    "SELECT coalesce($1, floor(extract(epoch FROM statement_timestamp()) * 1000::numeric)::bigint),
+        CASE
+            WHEN NOT pg_try_advisory_xact_lock($3) THEN 4
+            WHEN EXISTS (SELECT FROM onefold.operations o WHERE o.id = $2) THEN 1
+            WHEN $6 <= coalesce($1, floor(extract(epoch FROM statement_timestamp()) * 1000::numeric)::bigint) THEN 2
+            WHEN $5 IS NOT NULL AND (SELECT coalesce(sum(s.live), 0) FROM onefold.scopes s WHERE s.bucket = $4)
+                >= $5::numeric THEN 3
+            ELSE 0
+        END::smallint,
+        floor(extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint";
+/// Inserts the finished record; nothing is counted. For the same connections.
+pub(crate) const FINISH_PREPARED: &str =
+    "INSERT INTO onefold.operations (place, created_at, due_at, retention_ms, tombstone_ms, bucket, attempt, shard,
+        on_stale, fingerprint_version, id, operation, fingerprint, scope, key, owner, correlation_id, ignored, state,
+        nonce, ended_at, expires_at, resource_kind, resource_id, kept)
+    SELECT c.us << 10, c.now, c.now + $2, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, c.now,
+        c.now + $2, $18, $19, $20
+    FROM (
+        SELECT t.us, coalesce($1, t.us / 1000) AS now
+        FROM (SELECT floor(extract(epoch FROM statement_timestamp()) * 1000000::numeric)::bigint AS us) t
+    ) c
+    RETURNING created_at";
+/// The same as functions of the schema, for every other connection: what a function does is planned once for each
+/// connection, an unnamed statement each time.
 pub(crate) const ENTER: &str =
     "SELECT now, stands, blind_until FROM onefold.atomic_enter($1, $2, $3, $4, $5, $6)";
 pub(crate) const FINISH: &str =
@@ -66,9 +92,10 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
         (&claim.claim.key_expires_at.map(|end| end.0), Type::INT8),
     ];
     crash::point("postgres.enter.before");
+    let sql = if held.prepares() { ENTER_PREPARED } else { ENTER };
     let asked = bounded(async {
-        let (open, rows) =
-            tokio::join!(biased; held.batch_execute("BEGIN"), held.query_typed(ENTER, &params));
+        let statement = held.prepared(sql, &params).await.map_err(|error| Failed::of(&error))?;
+        let (open, rows) = tokio::join!(biased; held.batch_execute("BEGIN"), statement.query(&held, &params));
         open.and(rows).map_err(|error| Failed::of(&error))
     });
     let rows = match asked.await {
@@ -163,9 +190,11 @@ async fn commit(
         (&finished.form, Type::BYTEA),
     ];
     crash::point("postgres.finish.before");
+    let sql = if held.prepares() && !counted { FINISH_PREPARED } else { FINISH };
     let asked = bounded(async {
+        let statement = held.prepared(sql, &params).await.map_err(|error| Failed::of(&error))?;
         let (written, committed) =
-            in_turn(held.query_typed(FINISH, &params), held.batch_execute("COMMIT")).await;
+            in_turn(statement.query(&held, &params), held.batch_execute("COMMIT")).await;
         Ok((written, committed.unwrap_or(Ok(()))))
     });
     let asked = asked.await;
