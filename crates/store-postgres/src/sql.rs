@@ -5,16 +5,20 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Address, Options, PostgresStore};
 use crate::{
-    acts, advance, atomic::new, begin, check, claim, consume, counts, events, grants, inbox, inbox_row,
-    inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps, store,
-    survey, sweep, tx, versions,
+    acts, advance, alone, atomic::new, begin, check, claim, consume, counts, events, grants, inbox,
+    inbox_row, inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps,
+    store, survey, sweep, tx, versions,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 64] = [
+const STATEMENTS: [(&str, &str); 69] = [
+    ("claim alone", alone::CLAIM),
+    ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
+    ("look", new::LOOK),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
+    ("finish, prepared", new::FINISH_PREPARED),
     ("effect", tx::EFFECT),
     ("apply", tx::APPLY),
     ("version", tx::VERSION),
@@ -47,6 +51,7 @@ const STATEMENTS: [(&str, &str); 64] = [
     ("drop key", seal_keys::DROP_KEY),
     ("key in use", seal_keys::IN_USE),
     ("put message", outgoing::PUT),
+    ("place of a message", outgoing::GOES_TO),
     ("take", outbox::TAKE),
     ("settle", outbox::SETTLE),
     ("redrive", outbox::REDRIVE),

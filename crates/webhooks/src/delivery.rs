@@ -49,7 +49,16 @@ pub struct Delivery {
     pub version: Option<i64>,
 }
 
+/// How far a signed time may be from now, unless it is said.
+const TOLERANCE: Duration = Duration::from_secs(300);
+
 impl Source {
+    /// A source whose id is where the scheme has it, with a tolerance of five minutes.
+    pub fn new(scheme: Scheme, secrets: impl IntoIterator<Item = Secret>) -> Source {
+        let secrets = secrets.into_iter().collect();
+        Source { scheme, secrets, tolerance: TOLERANCE, id: None, entity: None, version: None }
+    }
+
     /// What a delivery that came at `now_s` says of itself, after its signature was found good.
     ///
     /// # Errors

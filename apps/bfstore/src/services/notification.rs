@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onefold::client::{once_client, reqwest};
 use onefold::inbox::{Handled, Incoming};
+use onefold::mail::SmtpSink;
 use onefold::messages::Message;
 use onefold::notify::{Found, LookUp, Mail, Notify};
 use onefold::{BoxError, SqliteTx};
-use onefold_broker_smtp::SmtpSink;
-use onefold_client::{once_client, reqwest};
 use rusqlite::params;
 
 use crate::events::{self, Event};
@@ -39,7 +39,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
         Archive { http: once_client(|ours| ours)?, url: format!("{}/mails", settings.peer("outside")?) };
     let _relay = onefold.relay(vec![mails.destination("mail").look_up(archive, LOOK_UP_EVERY)]);
 
-    let consumer = || onefold.inbox("notification").consumer(handle);
+    let consumer = || onefold.inbox(settings.inbox("notification")).consumer(handle);
     let of_order = events::receive(settings, onefold.engine(), "order", consumer())?;
     let of_payment = events::receive(settings, onefold.engine(), "payment", consumer())?;
     serve(settings.listen, of_order.merge(of_payment)).await
