@@ -3,8 +3,9 @@
 --
 -- The functions keep their plans for each connection, as those of schema 2 do. Those that name `outbox_open` are called
 -- in transactions at READ COMMITTED, where each of their statements sees what was committed before it; `outbox_put`
--- alone also runs in transactions of the business, of any isolation. Where they name no types the search path is the
--- catalogue's alone, so that no operator of another schema fits better.
+-- alone also runs in transactions of the business, of any isolation. The search path is the catalogue's alone, or, in
+-- those that are called once for a message and for which setting it would cost much, functions are named with their
+-- schema and operators have exactly the types of the catalogue's: so none of another schema fits better.
 
 -- What a message on its way out says. Each has exactly one row in outbox_open or in outbox_done beside it, so this row,
 -- which is the long one, is written once.
@@ -69,7 +70,7 @@ CREATE TABLE onefold.inbox (
     -- 0, or the number of the permit.
     round               integer NOT NULL,
     fingerprint_version smallint NOT NULL,
-    id                  bytea NOT NULL CHECK (octet_length(id) = 32),
+    id                  bytea NOT NULL,
     consumer            bytea NOT NULL,
     source              bytea NOT NULL,
     message             bytea NOT NULL,
@@ -146,7 +147,7 @@ CREATE TABLE onefold.acts (
 CREATE FUNCTION onefold.outbox_put(
     a_now bigint, a_lock bigint, a_id bytea, a_destination bytea, a_address bytea, a_ordering_key bytea, a_form bytea,
     a_cause bytea
-) RETURNS boolean LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     latest bigint;
     us bigint;
@@ -154,13 +155,13 @@ DECLARE
     put_at bigint;
 BEGIN
     IF a_ordering_key IS NOT NULL THEN
-        PERFORM pg_advisory_xact_lock(a_lock);
-        SELECT max(e.place) INTO latest FROM onefold.outbox_open e
+        PERFORM pg_catalog.pg_advisory_xact_lock(a_lock);
+        SELECT pg_catalog.max(e.place) INTO latest FROM onefold.outbox_open e
         WHERE e.destination = a_destination AND e.ordering_key = a_ordering_key;
     END IF;
-    us := floor(extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint;
+    us := extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000::numeric;
     made := coalesce(a_now, us / 1000);
-    put_at := greatest((us << 10) + floor(random() * 1024::double precision)::bigint, latest + 1);
+    put_at := greatest((us << 10) + pg_catalog.floor(pg_catalog.random() * 1024::double precision)::bigint, latest + 1);
     LOOP
         INSERT INTO onefold.outbox (place, created_at, id, destination, address, ordering_key, form)
         VALUES (put_at, made, a_id, a_destination, a_address, a_ordering_key, a_form) ON CONFLICT DO NOTHING;
@@ -285,7 +286,7 @@ BEGIN
     END LOOP;
     RETURN QUERY
         SELECT moment, g.attempt, g.failed, m.created_at, m.id, m.address, m.ordering_key, m.form
-        FROM pg_catalog.unnest(given, attempts, failed) WITH ORDINALITY AS g (place, attempt, failed, n)
+        FROM unnest(given, attempts, failed) WITH ORDINALITY AS g (place, attempt, failed, n)
         JOIN onefold.outbox m ON m.place = g.place
         ORDER BY g.n;
     RETURN QUERY SELECT moment, NULL::integer, looked, coalesce(until, moment), NULL::bytea, NULL::bytea, NULL::bytea,
@@ -418,6 +419,35 @@ BEGIN
         PERFORM onefold.act(moment, false, a_id, a_kind, a_attempt, a_who, a_reason);
     END IF;
     RETURN acted;
+END $$;
+
+-- Begins with a message of which nothing stands: takes its lock, if nobody has it, and makes the mark that it is
+-- processed, which is true once its handler's transaction commits. The time; NULL: it is to be looked at first, since
+-- somebody has the lock, entries stand, or it says itself that it is too old (a_too_old_at).
+CREATE FUNCTION onefold.inbox_begin(
+    a_now bigint, a_lock bigint, a_id bytea, a_consumer bytea, a_source bytea, a_message bytea, a_handler bytea,
+    a_fingerprint_version smallint, a_fingerprint bytea, a_nonce bigint, a_retention_ms bigint, a_too_old_at bigint,
+    a_kept bytea
+) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    us bigint;
+    moment bigint;
+BEGIN
+    IF NOT pg_catalog.pg_try_advisory_xact_lock(a_lock) THEN
+        RETURN NULL;
+    END IF;
+    us := extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000::numeric;
+    moment := coalesce(a_now, us / 1000);
+    IF a_too_old_at <= moment THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO onefold.inbox (place, received_at, round, fingerprint_version, id, consumer, source, message,
+        fingerprint, handler, state, nonce, failures, ended_at, expires_at, kept)
+    SELECT (us << 10) + (a_nonce & 1023::bigint), moment, 0, a_fingerprint_version, a_id, a_consumer, a_source, a_message,
+        a_fingerprint, a_handler, 1, a_nonce, 0, moment, moment + a_retention_ms, a_kept
+    WHERE NOT EXISTS (SELECT FROM onefold.inbox i WHERE i.id = a_id)
+    ON CONFLICT (id, round) DO NOTHING;
+    RETURN CASE WHEN FOUND THEN moment END;
 END $$;
 
 -- Writes the mark of a message over the one that fails, if there is one. Any other that stands there is an error, so that

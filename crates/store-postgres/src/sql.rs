@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 61] = [
+const STATEMENTS: [(&str, &str); 63] = [
     ("enter", new::ENTER),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
@@ -45,7 +45,8 @@ const STATEMENTS: [(&str, &str); 61] = [
     ("add key", seal_keys::ADD_KEY),
     ("drop key", seal_keys::DROP_KEY),
     ("key in use", seal_keys::IN_USE),
-    ("put message", outgoing::PUT),
+    ("put message", outgoing::PUT_ONE),
+    ("put messages", outgoing::PUT),
     ("take", outbox::TAKE),
     ("settle", outbox::SETTLE),
     ("redrive", outbox::REDRIVE),
@@ -56,6 +57,7 @@ const STATEMENTS: [(&str, &str); 61] = [
     ("outbox now", outbox_row::NOW),
     ("survey outbox", outbox_row::SURVEY),
     ("acts", acts::OF),
+    ("begin with a message", consume::BEGIN_NEW),
     ("put mark", inbox::PUT),
     ("newer", inbox::NEWER),
     ("try lock", consume::TRY_LOCK),

@@ -74,6 +74,8 @@ pub struct PostgresTx {
     now: StoreTime,
     makes: Makes,
     made_messages: bool,
+    /// The last statement was sent, and its end was not seen.
+    unseen: bool,
     failed: Option<Failed>,
 }
 
@@ -85,12 +87,18 @@ impl PostgresTx {
         now: StoreTime,
         makes: Makes,
     ) -> PostgresTx {
-        PostgresTx { held, operation, about, now, makes, made_messages: false, failed: None }
+        PostgresTx { held, operation, about, now, makes, made_messages: false, unseen: false, failed: None }
     }
 
     /// Whether it has made any messages.
     pub(crate) fn made_messages(&self) -> bool {
         self.made_messages
+    }
+
+    /// Whether the end of the last statement was not seen: its future was dropped. It may have failed, and the
+    /// transaction with it.
+    pub(crate) fn is_unseen(&self) -> bool {
+        self.unseen
     }
 
     pub(crate) fn into_parts(self) -> (Held, Option<Failed>) {
@@ -124,6 +132,7 @@ impl PostgresTx {
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<u64, TxError> {
         refuse(sql)?;
+        self.unseen = true;
         let done = match self.held.limit() {
             Some(limit) => {
                 let both = tokio::join!(biased; self.held.batch_execute(&limit), self.held.execute_typed(sql, params));
@@ -141,6 +150,7 @@ impl PostgresTx {
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, TxError> {
         refuse(sql)?;
+        self.unseen = true;
         let done = match self.held.limit() {
             Some(limit) => {
                 let both =
@@ -185,9 +195,8 @@ impl PostgresTx {
         // A message that came in stays marked until those that it has brought about are done.
         let cause = (self.about == About::Message).then_some(self.operation);
         let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
-        let outgoing = [outgoing];
-        let (columns, now) = (outgoing::Columns::of(&outgoing), self.makes.now);
-        let rows = self.query_typed(outgoing::PUT, &columns.params(&now, &cause)).await?;
+        let (parts, now) = (outgoing.parts(), self.makes.now);
+        let rows = self.query_typed(outgoing::PUT_ONE, &outgoing.params(&now, &parts, &cause)).await?;
         let made = rows.first().is_some_and(|row| get(row, 0).unwrap_or(false));
         self.made_messages |= made;
         Ok(made)
@@ -208,6 +217,7 @@ impl PostgresTx {
     }
 
     fn noted<A>(&mut self, done: Result<A, tokio_postgres::Error>) -> Result<A, TxError> {
+        self.unseen = false;
         if let Err(error) = &done
             && self.failed.is_none()
         {

@@ -56,7 +56,8 @@ pub(crate) async fn run(
 /// Begins the transaction; what stands in the way ends it.
 async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreTime, Option<i64>), Stopped> {
     let id = claim.claim.id;
-    let held = store.server().for_closure().await?;
+    let mut held = store.server().for_closure().await?;
+    let begin = held.begin(store.closure_time_max());
     let params: [(&(dyn ToSql + Sync), Type); 6] = [
         (&store.server().now(), Type::INT8),
         (&id.as_bytes().as_slice(), Type::BYTEA),
@@ -68,7 +69,7 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
     crash::point("postgres.enter.before");
     let asked = bounded(async {
         let (open, rows) =
-            tokio::join!(biased; held.batch_execute("BEGIN"), held.query_typed(ENTER, &params));
+            tokio::join!(biased; held.batch_execute(&begin), held.query_typed(ENTER, &params));
         open.and(rows).map_err(|error| Failed::of(&error))
     });
     let rows = match asked.await {
