@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 /// How long a stream has to store a message: below any lease of a relay's.
 const ACCEPT_WITHIN: Duration = Duration::from_secs(5);
 /// Messages that are published before their confirmations are waited for.
-const BATCH: usize = 256;
+const BATCH: usize = 250;
 
 /// A destination. A message's address is its subject.
 #[derive(Clone, Debug)]

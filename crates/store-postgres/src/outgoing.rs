@@ -54,9 +54,11 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     pub(crate) fn new(message: Message, identity_key: &IdentityKey, sealer: &Sealer) -> Outgoing {
         let Message { id, destination, address, ordering_key, headers, body } = message;
-        let digest = outgoing_id(&id, identity_key);
-        let form =
-            sealer.seal(&digest, message_length(&headers, &body), |out| encode_message(&headers, &body, out));
+        let form = sealer.seal_as(
+            || outgoing_id(&id, identity_key),
+            message_length(&headers, &body),
+            |out| encode_message(&headers, &body, out),
+        );
         let lock = ordering_key.as_ref().map(|key| lock(&destination, key, identity_key));
         Outgoing { id, destination, address, ordering_key, form, lock }
     }

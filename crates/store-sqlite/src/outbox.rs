@@ -63,9 +63,11 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     pub(crate) fn new(message: Message, identity_key: &IdentityKey, sealer: &Sealer) -> Outgoing {
         let Message { id, destination, address, ordering_key, headers, body } = message;
-        let digest = outgoing_id(&id, identity_key);
-        let form =
-            sealer.seal(&digest, message_length(&headers, &body), |out| encode_message(&headers, &body, out));
+        let form = sealer.seal_as(
+            || outgoing_id(&id, identity_key),
+            message_length(&headers, &body),
+            |out| encode_message(&headers, &body, out),
+        );
         Outgoing { id, destination, address, ordering_key, form }
     }
 
@@ -73,7 +75,8 @@ impl Outgoing {
         self.form.len()
     }
 
-    /// Makes it, if its id is new: says whether it is. An error may leave half of it: it is made in a savepoint.
+    /// Makes it, if its id is new: says whether it is. An error may leave half of it: it is made in a savepoint, or
+    /// taken back by [`take_back`].
     pub(crate) fn make(
         &self,
         cause: Option<OperationId>,
@@ -98,6 +101,11 @@ impl Outgoing {
         connection.prepare_cached(OPEN)?.execute(open)?;
         Ok(true)
     }
+}
+
+/// Takes back what an error has left of a message that was to be made under this number.
+pub(crate) fn take_back(seq: i64, connection: &Connection) -> rusqlite::Result<()> {
+    connection.prepare_cached(FORGET)?.execute([seq]).map(drop)
 }
 
 /// Makes messages; says how many are new.

@@ -13,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Stat
 use crate::batch::Batch;
 use crate::closure::About;
 use crate::fence::Fence;
-use crate::outbox::Outgoing;
+use crate::outbox::{self, Outgoing};
 
 const EFFECT: &str =
     "INSERT INTO onefold_effects (key, operation, at) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
@@ -45,6 +45,8 @@ pub struct SqliteTx<'t> {
     operation: OperationId,
     about: About,
     made_messages: bool,
+    /// Half of a message stands there and could not be taken back.
+    is_broken: bool,
     now: StoreTime,
 }
 
@@ -63,7 +65,24 @@ impl<'t> SqliteTx<'t> {
     ) -> SqliteTx<'t> {
         let Batch { connection, fence, identity_key, moment, seq, .. } = batch;
         let now = moment.time;
-        SqliteTx { connection, fence, identity_key, sealer, seq, operation, about, made_messages: false, now }
+        let (made_messages, is_broken) = (false, false);
+        SqliteTx {
+            connection,
+            fence,
+            identity_key,
+            sealer,
+            seq,
+            operation,
+            about,
+            made_messages,
+            is_broken,
+            now,
+        }
+    }
+
+    /// Whether nothing of it may be kept, whatever the closure says.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// Whether it has made any messages.
@@ -155,7 +174,9 @@ impl<'t> SqliteTx<'t> {
     /// is written.
     pub fn enqueue(&mut self, message: &Message) -> rusqlite::Result<bool> {
         let outgoing = Outgoing::new(message.clone(), self.identity_key, self.sealer);
-        self.all_or_nothing(|tx| tx.make(&outgoing))
+        let made = self.make(&outgoing)?;
+        self.made_messages |= made;
+        Ok(made)
     }
 
     /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it: the
@@ -170,8 +191,15 @@ impl<'t> SqliteTx<'t> {
         // A message that came in stays marked until those that it has brought about are done.
         let cause = (self.about == About::Message).then_some(self.operation);
         *self.seq += 1;
-        let seq = *self.seq;
-        self.fence.lifted(|| outgoing.make(cause, seq, self.now, self.connection))
+        let (seq, connection) = (*self.seq, self.connection);
+        self.fence.lifted(|| {
+            let made = outgoing.make(cause, seq, self.now, connection);
+            // A closure may go on after an error.
+            if made.is_err() && outbox::take_back(seq, connection).is_err() {
+                self.is_broken = true;
+            }
+            made
+        })
     }
 
     /// Writes all, or nothing where it is an error or false: a closure may go on after an error.
