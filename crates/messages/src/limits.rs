@@ -8,6 +8,9 @@ use onefold_core::retry::Backoff;
 pub const ATTEMPTS: u32 = 30;
 /// Messages on their way to one destination at once.
 pub const CONCURRENCY: u32 = 64;
+/// Batches on their way to a destination that takes many messages at once: some are being sent while the store marks
+/// others and gives the next.
+pub(crate) const BATCHES: u32 = 4;
 /// How long one sending may take.
 pub const SENDING_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a lease is longer than a sending may take: the end of the sending is written within it.

@@ -181,6 +181,7 @@ macro_rules! messages_conformance {
             outbox::id_of_a_message_that_goes_elsewhere_is_refused,
             outbox::failure_is_sent_again_when_it_says,
             outbox::no_more_are_given_than_are_asked_for,
+            outbox::ends_and_what_they_let_go_are_one_call,
             outbox::pages_surveys_and_the_sweep_see_what_stands,
             outbox::sweep_is_bounded_and_takes_the_acts_along,
             outbox::hint_is_given_for_what_is_committed,

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 69] = [
+const STATEMENTS: [(&str, &str); 71] = [
     ("claim alone", alone::CLAIM),
     ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
@@ -50,7 +50,8 @@ const STATEMENTS: [(&str, &str); 69] = [
     ("add key", seal_keys::ADD_KEY),
     ("drop key", seal_keys::DROP_KEY),
     ("key in use", seal_keys::IN_USE),
-    ("put message", outgoing::PUT),
+    ("put message", outgoing::PUT_ONE),
+    ("put messages", outgoing::PUT),
     ("place of a message", outgoing::GOES_TO),
     ("take", outbox::TAKE),
     ("settle", outbox::SETTLE),
@@ -62,6 +63,7 @@ const STATEMENTS: [(&str, &str); 69] = [
     ("outbox now", outbox_row::NOW),
     ("survey outbox", outbox_row::SURVEY),
     ("acts", acts::OF),
+    ("begin with a message", consume::BEGIN_NEW),
     ("put mark", inbox::PUT),
     ("newer", inbox::NEWER),
     ("try lock", consume::TRY_LOCK),

@@ -80,6 +80,8 @@ pub struct PostgresTx {
     made_messages: bool,
     versions: Versions,
     correlation: Option<String>,
+    /// The last statement was sent, and its end was not seen.
+    unseen: bool,
     failed: Option<Failed>,
 }
 
@@ -91,8 +93,18 @@ impl PostgresTx {
         now: StoreTime,
         makes: Makes,
     ) -> PostgresTx {
-        let (made_messages, versions, correlation, failed) = (false, Versions::default(), None, None);
-        PostgresTx { held, operation, about, now, makes, made_messages, versions, correlation, failed }
+        PostgresTx {
+            held,
+            operation,
+            about,
+            now,
+            makes,
+            made_messages: false,
+            versions: Versions::default(),
+            correlation: None,
+            unseen: false,
+            failed: None,
+        }
     }
 
     /// Whether it has made any messages.
@@ -103,6 +115,12 @@ impl PostgresTx {
     /// What it was told of versions.
     pub(crate) fn versions(&self) -> Versions {
         self.versions
+    }
+
+    /// Whether the end of the last statement was not seen: its future was dropped. It may have failed, and the
+    /// transaction with it.
+    pub(crate) fn is_unseen(&self) -> bool {
+        self.unseen
     }
 
     pub(crate) fn into_parts(self) -> (Held, Option<Failed>) {
@@ -142,6 +160,7 @@ impl PostgresTx {
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<u64, TxError> {
         refuse(sql)?;
+        self.unseen = true;
         let done = match self.held.limit() {
             Some(limit) => {
                 let both = tokio::join!(biased; self.held.batch_execute(&limit), self.held.execute_typed(sql, params));
@@ -159,6 +178,7 @@ impl PostgresTx {
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, TxError> {
         refuse(sql)?;
+        self.unseen = true;
         let done = match self.held.limit() {
             Some(limit) => {
                 let both =
@@ -221,16 +241,14 @@ impl PostgresTx {
         // A message that came in stays marked until those that it has brought about are done.
         let cause = (self.about == About::Message).then_some(self.operation);
         let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
-        let outgoing = [outgoing];
-        let (columns, now) = (outgoing::Columns::of(&outgoing), self.makes.now);
-        let rows = self.query_typed(outgoing::PUT, &columns.params(&now, &cause)).await?;
+        let (parts, now) = (outgoing.parts(), self.makes.now);
+        let rows = self.query_typed(outgoing::PUT_ONE, &outgoing.params(&now, &parts, &cause)).await?;
         let made = rows.first().is_some_and(|row| get(row, 0).unwrap_or(false));
         if !made {
-            let [message] = &outgoing;
-            let place = message.place();
+            let place = outgoing.place();
             let place = place.each_ref().map(|value| (value as &(dyn ToSql + Sync), Type::BYTEA));
             let rows = self.query_typed(outgoing::GOES_TO, &place).await?;
-            message.refused(&rows).map_err(TxError::IdTaken)?;
+            outgoing.refused(&rows).map_err(TxError::IdTaken)?;
         }
         self.made_messages |= made;
         Ok(made)
@@ -251,6 +269,7 @@ impl PostgresTx {
     }
 
     fn noted<A>(&mut self, done: Result<A, tokio_postgres::Error>) -> Result<A, TxError> {
+        self.unseen = false;
         if let Err(error) = &done
             && self.failed.is_none()
         {

@@ -69,11 +69,11 @@ impl Running {
     ) -> Result<Result<Left, Nothing>, JobError> {
         let mut closure = self.work.0.lock();
         let (fence, sealer, time) = (batch.fence, &*self.sealer, self.time);
-        let (ended, overran, made, versions) = {
+        let (ended, overran, made, versions, is_broken) = {
             let mut tx = SqliteTx::new(batch, id, about, sealer);
             let running = AssertUnwindSafe(|| closure(&mut tx));
             let (ended, overran) = fence.around(time, || catch_unwind(running));
-            (ended, overran, tx.made_messages(), tx.versions())
+            (ended, overran, tx.made_messages(), tx.versions(), tx.is_broken())
         };
         if batch.connection.is_autocommit() {
             let why = "a closure made SQLite roll the whole transaction back";
@@ -82,6 +82,9 @@ impl Running {
         if overran {
             let why = format!("the closure held the database for longer than {time:?}");
             return Ok(Err(Nothing::Stopped(why)));
+        }
+        if is_broken {
+            return Ok(Err(Nothing::Stopped("a message could be made by half only".into())));
         }
         Ok(match ended {
             Ok(Ended::Finished { finish, kept, resource }) => {

@@ -13,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Stat
 use crate::batch::Batch;
 use crate::closure::About;
 use crate::fence::Fence;
-use crate::outbox::Outgoing;
+use crate::outbox::{self, Outgoing};
 
 const EFFECT: &str =
     "INSERT INTO onefold_effects (key, operation, at) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
@@ -48,6 +48,8 @@ pub struct SqliteTx<'t> {
     made_messages: bool,
     versions: Versions,
     correlation: Option<String>,
+    /// Half of a message stands there and could not be taken back.
+    is_broken: bool,
     now: StoreTime,
 }
 
@@ -66,7 +68,7 @@ impl<'t> SqliteTx<'t> {
     ) -> SqliteTx<'t> {
         let Batch { connection, fence, identity_key, moment, seq, .. } = batch;
         let now = moment.time;
-        let (made_messages, versions, correlation) = (false, Versions::default(), None);
+        let (made_messages, versions, correlation, is_broken) = (false, Versions::default(), None, false);
         SqliteTx {
             connection,
             fence,
@@ -78,8 +80,14 @@ impl<'t> SqliteTx<'t> {
             made_messages,
             versions,
             correlation,
+            is_broken,
             now,
         }
+    }
+
+    /// Whether nothing of it may be kept, whatever the closure says.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// Whether it has made any messages.
@@ -195,7 +203,9 @@ impl<'t> SqliteTx<'t> {
     /// An id is one message's: it is an error where the message under this id goes to another destination or address.
     pub fn enqueue(&mut self, message: &Message) -> rusqlite::Result<bool> {
         let outgoing = self.outgoing(message.clone());
-        self.all_or_nothing(|tx| tx.make(&outgoing))
+        let made = self.make(&outgoing)?;
+        self.made_messages |= made;
+        Ok(made)
     }
 
     /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it: the
@@ -214,10 +224,15 @@ impl<'t> SqliteTx<'t> {
         // A message that came in stays marked until those that it has brought about are done.
         let cause = (self.about == About::Message).then_some(self.operation);
         *self.seq += 1;
-        let seq = *self.seq;
+        let (seq, connection) = (*self.seq, self.connection);
         self.fence.lifted(|| {
-            let made = outgoing.make(cause, seq, self.now, self.connection)?;
-            match if made { None } else { outgoing.refused(self.connection)? } {
+            let made = outgoing.make(cause, seq, self.now, connection);
+            // A closure may go on after an error.
+            if made.is_err() && outbox::take_back(seq, connection).is_err() {
+                self.is_broken = true;
+            }
+            let made = made?;
+            match if made { None } else { outgoing.refused(connection)? } {
                 Some(refused) => Err(rusqlite::Error::ToSqlConversionFailure(refused.into())),
                 None => Ok(made),
             }

@@ -12,7 +12,7 @@ use onefold_store::{
 };
 
 use crate::fixture::{START, fingerprint};
-use crate::messages::{DAY, Messages, SENDING, is_processed, key};
+use crate::messages::{DAY, Handler, Messages, SENDING, is_processed, key};
 
 fn permit(damaged: &str) -> NewPermit {
     NewPermit {
@@ -243,6 +243,8 @@ pub async fn mark_of_a_later_round_stands_in_the_way_of_a_round_that_is_forgotte
     assert_eq!(m.store.sweep_inbox(100).await.expect("the store works"), 1);
     assert!(matches!(m.accept(&first, &["m-1"]).await, Consumed::Found { .. }));
     assert!(!m.is_made("m-1").await);
+    let handler = Handler::new(|| panic!("it is handled")).row("ann");
+    assert!(matches!(m.consume(&first, &handler).await, Consumed::Found { .. }));
 }
 
 /// Page by page, and by every filter.
