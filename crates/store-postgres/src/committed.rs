@@ -4,6 +4,7 @@
 //! committed before it. The three messages go out at once and cost one round trip. What could not be written is
 //! rolled back; an answer that was lost is told as such.
 
+use onefold_store::crash;
 use tokio_postgres::Row;
 
 use crate::ask::Ask;
@@ -31,12 +32,14 @@ impl Server {
 
     async fn ask_committed_once(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Failed> {
         let held = Held::new(self.connection().await?);
+        crash::point("postgres.committed.before");
         let asked = async {
             tokio::join!(biased; held.batch_execute(BEGIN), held.query_typed(sql, params), held.batch_execute("COMMIT"))
         };
         let Ok((begun, rows, committed)) = tokio::time::timeout(STATEMENT_MAX, asked).await else {
             return Err(Failed::Lost("the database takes too long".into()));
         };
+        crash::point("postgres.committed.after");
         let done = match (begun.and(rows), committed) {
             (Ok(rows), Ok(())) => Ok(rows),
             (Err(error), _) | (_, Err(error)) => Err(Failed::of(&error)),

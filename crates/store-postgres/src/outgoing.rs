@@ -7,8 +7,8 @@
 //! failure; the places are in order all the same.
 
 use onefold_core::{FingerprintBuilder, IdentityKey, Key, Message, OperationId, outgoing_id};
-use onefold_store::Sealer;
 use onefold_store::codec::{encode_message, message_length};
+use onefold_store::{Sealer, crash};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Ask;
@@ -84,6 +84,7 @@ pub(crate) async fn put<A: Ask>(
     let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
     let columns = Columns::of(&messages);
     let rows = ask.ask(PUT, &columns.params(&now, &cause), Unanswered::GiveUp).await?;
+    crash::point("postgres.messages.after");
     let mut new = 0;
     for row in &rows {
         new += u64::from(get::<bool>(row, 0)?);

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
-use onefold_store::{Applied, Sealer};
+use onefold_store::{Applied, Sealer, crash};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -188,6 +188,7 @@ impl PostgresTx {
         let outgoing = [outgoing];
         let (columns, now) = (outgoing::Columns::of(&outgoing), self.makes.now);
         let rows = self.query_typed(outgoing::PUT, &columns.params(&now, &cause)).await?;
+        crash::point("postgres.message.after");
         let made = rows.first().is_some_and(|row| get(row, 0).unwrap_or(false));
         self.made_messages |= made;
         Ok(made)
