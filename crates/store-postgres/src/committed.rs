@@ -5,6 +5,7 @@
 //! rolled back; an answer that was lost is told as such.
 
 use futures_util::future::join_all;
+use onefold_store::crash;
 use tokio_postgres::Row;
 
 use crate::ask::Ask;
@@ -47,6 +48,7 @@ impl Server {
         statements: &[Statement<'_>; N],
     ) -> Result<[Vec<Row>; N], Failed> {
         let held = Held::new(self.connection().await?);
+        crash::point("postgres.committed.before");
         let asked = async {
             let mut prepared = Vec::with_capacity(N);
             for (sql, params) in statements {
@@ -64,6 +66,7 @@ impl Server {
         let Ok(done) = tokio::time::timeout(STATEMENT_MAX, asked).await else {
             return Err(Failed::Lost("the database takes too long".into()));
         };
+        crash::point("postgres.committed.after");
         let done = done.map_err(|error| Failed::of(&error));
         match &done {
             Err(failed) if failed.ends_connection() => drop(held),

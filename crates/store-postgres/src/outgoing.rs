@@ -8,7 +8,7 @@
 
 use onefold_core::{FingerprintBuilder, IdentityKey, Key, Message, OperationId, outgoing_id};
 use onefold_store::codec::{encode_message, message_length};
-use onefold_store::{Sealer, StoreError, id_is_taken};
+use onefold_store::{Sealer, StoreError, crash, id_is_taken};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Ask;
@@ -173,6 +173,7 @@ async fn put_each<A: Ask>(
             ask.ask(PUT, &columns.params(&now, &cause), Unanswered::GiveUp).await?
         }
     };
+    crash::point("postgres.messages.after");
     Ok(rows.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?)
 }
 

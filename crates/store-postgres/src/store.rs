@@ -80,7 +80,7 @@ impl PostgresStore {
 
     /// Looks at the server and at the schema, and changes nothing.
     pub async fn check(address: &Address) -> Result<Vec<Finding>, OpenError> {
-        let server = Server::new(address, 1, None)?;
+        let server = Server::new(address, &Options { connections_max: 1, ..Options::default() })?;
         let mut findings = check::look(&server).await?.findings();
         let schema = {
             // There is one connection, which the next look takes.

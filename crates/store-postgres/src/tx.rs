@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
-use onefold_store::{Applied, Sealer, StoreError, Versions};
+use onefold_store::{Applied, Sealer, StoreError, Versions, crash};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -243,6 +243,7 @@ impl PostgresTx {
         let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
         let (parts, now) = (outgoing.parts(), self.makes.now);
         let rows = self.query_typed(outgoing::PUT_ONE, &outgoing.params(&now, &parts, &cause)).await?;
+        crash::point("postgres.message.after");
         let made = rows.first().is_some_and(|row| get(row, 0).unwrap_or(false));
         if !made {
             let place = outgoing.place();

@@ -8,7 +8,8 @@ use onefold_core::{IdentityKey, Key};
 use onefold_core::{Message, OperationId, OutboxState, StoreTime, outgoing_id};
 use onefold_store::codec::{encode_message, message_length};
 use onefold_store::{
-    Grant, IfLost, Redrive, Redriving, Sealer, Sent, Settlement, StoreError, StoredLease, Take, id_is_taken,
+    Grant, IfLost, Redrive, Redriving, Sealer, Sent, Settlement, StoreError, StoredLease, Take, crash,
+    id_is_taken,
 };
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
@@ -100,9 +101,11 @@ impl Outgoing {
         if made == 0 {
             return Ok(false);
         }
+        crash::point("sqlite.message.after");
         let cause = cause.as_ref().map(OperationId::as_bytes);
         let open = params![seq, self.destination, self.ordering_key, now.0, cause];
         connection.prepare_cached(OPEN)?.execute(open)?;
+        crash::point("sqlite.message_open.after");
         Ok(true)
     }
 
@@ -234,6 +237,7 @@ fn take(take: &Take, batch: &mut Batch<'_>) -> Result<Vec<RawTaken>, JobError> {
         }
         taken.attempt = taken.attempt.saturating_add(1);
         send.execute(params![taken.seq, taken.attempt, now.0, now.plus(take.lease).0])?;
+        crash::point("sqlite.sending.after");
         batch.grant(Grant::held(lease_id(taken.seq), taken.attempt, batch.moment, take.lease));
         given.push(taken);
     }
@@ -286,7 +290,9 @@ impl Stands {
     ) -> rusqlite::Result<()> {
         let due = due.map(|due| due.0);
         let stay = params![self.seq, state_number(state), due, failures, reason, batch.now_ms()];
-        batch.connection.prepare_cached(STAY)?.execute(stay).map(drop)
+        batch.connection.prepare_cached(STAY)?.execute(stay)?;
+        crash::point("sqlite.stay.after");
+        Ok(())
     }
 
     /// It is done, and the next one of its ordering key may go.
@@ -299,6 +305,7 @@ impl Stands {
     ) -> rusqlite::Result<()> {
         let now = batch.now_ms();
         ends.close.execute([self.seq])?;
+        crash::point("sqlite.close.after");
         ends.done.execute(params![
             self.seq,
             state_number(state),
@@ -307,9 +314,11 @@ impl Stands {
             self.failures,
             reason
         ])?;
+        crash::point("sqlite.sent.after");
         if let Some(key) = &self.ordering_key {
             let next = batch.connection.prepare_cached(NEXT)?.execute(params![self.destination, key, now])?;
             if next > 0 {
+                crash::point("sqlite.next_of_key.after");
                 batch.messages_wait();
             }
         }
