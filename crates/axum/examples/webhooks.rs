@@ -34,6 +34,7 @@ pub(crate) async fn main() -> Result<(), BoxError> {
     let mut service = routes(&onefold, secret.clone());
 
     for delivery in 1..=2 {
+        // clock: a sender signs the time
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().try_into()?;
         let mut request = Request::post("/hooks/shop");
         for (name, value) in sign("evt_1", now_s, b"ann", std::slice::from_ref(&secret))? {

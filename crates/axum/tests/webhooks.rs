@@ -38,6 +38,7 @@ fn secret() -> Secret {
 }
 
 fn now_s() -> i64 {
+    // clock: a sender signs the time
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
