@@ -90,11 +90,7 @@ impl<S: AtomicStore + OutboxStore> Onefold<S> {
     ///
     /// [`ActError::ReasonMissing`] and [`ActError::Invalid`]: both who and why must be said.
     /// [`ActError::Store`]: the act may have been done; look, or do it again with the same attempt, which is harmless.
-    pub async fn resolve_notification(
-        &self,
-        effect: &str,
-        act: NotificationAct,
-    ) -> Result<bool, ActError> {
+    pub async fn resolve_notification(&self, effect: &str, act: NotificationAct) -> Result<bool, ActError> {
         let NotificationAct { attempt, act, who, reason } = act;
         if reason.trim().is_empty() {
             return Err(ActError::ReasonMissing);

@@ -160,7 +160,7 @@ pub async fn id_of_a_message_that_goes_elsewhere_is_refused<S: ConsumeStore + Ou
         Message { destination: "mail".into(), ..first.clone() },
         Message { address: "returns".into(), ..first.clone() },
     ];
-    m.enqueue(&[first.clone()]).await;
+    m.enqueue(std::slice::from_ref(&first)).await;
     for state in [OutboxState::Waiting, OutboxState::Delivered] {
         for message in &of_another_place {
             let refused = m.store.enqueue(vec![message.clone()]).await;
