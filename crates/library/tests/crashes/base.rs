@@ -55,6 +55,9 @@ pub trait Base: Send + Sync + Sized + 'static {
 
     fn open(&self) -> impl Future<Output = Onefold<Self::Store>> + Send;
 
+    /// One that counts no live keys.
+    fn uncounted(&self) -> impl Future<Output = Onefold<Self::Store>> + Send;
+
     /// Places an order in a closure.
     fn atomic(
         onefold: &Onefold<Self::Store>,

@@ -103,6 +103,7 @@ async fn is_done<B: Base>(
                 false
             }
             Handling::Again { .. } => false,
+            Handling::Conflict => panic!("it is the same message"),
         },
         Deed::Accept => accept::<B>(onefold).await,
         _ => {

@@ -171,6 +171,10 @@ impl Base for Postgres {
         Onefold::open_postgres(&address, Options::default(), Limits::default()).await.unwrap()
     }
 
+    async fn uncounted(&self) -> Onefold<PostgresStore> {
+        Onefold::postgres(&self.url).await.unwrap()
+    }
+
     async fn atomic(onefold: &Onefold<PostgresStore>, call: Call, business: Business) -> Answer {
         let work = async move |tx: &mut PostgresTx| {
             let number = place(tx).await?;

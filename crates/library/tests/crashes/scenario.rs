@@ -18,6 +18,8 @@ pub enum Act {
     Atomic(Business),
     /// Atomically, in a transaction of the caller's own.
     Borrowed,
+    /// The same, where no live keys are counted.
+    Uncounted,
     Reserved(Business),
     Resumable(Business),
     /// A person settles it.
@@ -38,7 +40,7 @@ pub struct Scenario {
     pub again: Act,
 }
 
-use Act::{Atomic, Borrowed, Message, Reserved, Resolve, Resumable};
+use Act::{Atomic, Borrowed, Message, Reserved, Resolve, Resumable, Uncounted};
 use Business::{LosesAnswer, NotDone, OutlivesALease, Rejects, Sends, Succeeds};
 use Deed::{Accept, Consume, GiveUp, Redrive, Relay, RelayAtTheSecondTry, Unpark};
 
@@ -53,8 +55,9 @@ pub const ATOMIC: [Scenario; 4] = [
     row("atomic, of a free key, rejected", Some(Reserved(NotDone)), Atomic(Rejects), Atomic(Rejects)),
 ];
 
-pub const BORROWED: [Scenario; 2] = [
+pub const BORROWED: [Scenario; 3] = [
     row("the caller's transaction", None, Borrowed, Borrowed),
+    row("the caller's transaction, uncounted", None, Uncounted, Uncounted),
     row("the caller's transaction, of a free key", Some(Reserved(NotDone)), Borrowed, Borrowed),
 ];
 
@@ -134,6 +137,7 @@ pub async fn perform<B: Base>(
     match act {
         Atomic(business) => B::atomic(onefold, call, business).await,
         Borrowed => base.borrowed(onefold, call).await,
+        Uncounted => base.borrowed(&base.uncounted().await, call).await,
         Reserved(business) => reserved::<B>(onefold, call, business, provider.clone()).await,
         Resumable(business) => resumable::<B>(onefold, call, business, provider.clone()).await,
         Resolve => {

@@ -113,6 +113,10 @@ impl Base for Sqlite {
         Onefold::sqlite(&self.file).unwrap()
     }
 
+    async fn uncounted(&self) -> Onefold {
+        self.open().await
+    }
+
     async fn atomic(onefold: &Onefold, call: Call, business: Business) -> Answer {
         onefold
             .atomic(call, move |tx| {
