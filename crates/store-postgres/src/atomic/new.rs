@@ -23,9 +23,8 @@ const SHARDS: i16 = 64;
 /// statement each time.
 pub(crate) const ENTER: &str =
     "SELECT now, stands, blind_until FROM onefold.atomic_enter($1, $2, $3, $4, $5, $6)";
-pub(crate) const FINISH: &str =
-    "SELECT now FROM onefold.atomic_finish($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-    $12, $13, $14, $15, $16, $17, $18, $19, $20) AS f (now)";
+pub(crate) const FINISH: &str = "SELECT onefold.atomic_finish($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    $12, $13, $14, $15, $16, $17, $18, $19, $20)";
 
 /// Whether the record $1 was made before $2.
 pub(crate) const BEFORE: &str = "SELECT FROM onefold.operations WHERE id = $1 AND place >> 10 < $2";
