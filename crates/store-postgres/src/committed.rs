@@ -5,6 +5,7 @@
 //! rolled back; an answer that was lost is told as such.
 
 use futures_util::future::join_all;
+use onefold_store::crash;
 use tokio_postgres::Row;
 
 use crate::ask::Ask;
@@ -47,19 +48,26 @@ impl Server {
         statements: &[Statement<'_>; N],
     ) -> Result<[Vec<Row>; N], Failed> {
         let held = Held::new(self.connection().await?);
+        crash::point("postgres.committed.before");
         let asked = async {
+            let mut prepared = Vec::with_capacity(N);
+            for (sql, params) in statements {
+                prepared.push(held.prepared(sql, params).await?);
+            }
             // Each is written when its future is looked at first, so they go out in this order.
-            let all = join_all(statements.iter().map(|(sql, params)| held.query_typed(sql, params)));
-            tokio::join!(biased; held.batch_execute(BEGIN), all, held.batch_execute("COMMIT"))
+            let all = prepared.iter().zip(statements).map(|(one, (_, params))| one.query(&held, params));
+            let (begun, rows, committed) =
+                tokio::join!(biased; held.batch_execute(BEGIN), join_all(all), held.batch_execute("COMMIT"));
+            begun?;
+            let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
+            committed?;
+            Ok(rows.try_into().expect("each statement has its rows"))
         };
-        let Ok((begun, rows, committed)) = tokio::time::timeout(STATEMENT_MAX, asked).await else {
+        let Ok(done) = tokio::time::timeout(STATEMENT_MAX, asked).await else {
             return Err(Failed::Lost("the database takes too long".into()));
         };
-        let rows = begun.and_then(|()| rows.into_iter().collect::<Result<Vec<_>, _>>());
-        let done = match (rows, committed) {
-            (Ok(rows), Ok(())) => Ok(rows.try_into().expect("each statement has its rows")),
-            (Err(error), _) | (_, Err(error)) => Err(Failed::of(&error)),
-        };
+        crash::point("postgres.committed.after");
+        let done = done.map_err(|error| Failed::of(&error));
         match &done {
             Err(failed) if failed.ends_connection() => drop(held),
             Err(_) => held.roll_back().await,

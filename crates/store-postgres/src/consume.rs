@@ -10,7 +10,7 @@
 
 use async_trait::async_trait;
 use onefold_core::{InboxState, OperationId, StoreTime};
-use onefold_store::{Atomically, ConsumeStore, Consumed, Finish, Mark, StoreError, reason_of};
+use onefold_store::{Atomically, ConsumeStore, Consumed, Finish, Mark, StoreError, crash, reason_of};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::PostgresWork;
@@ -67,7 +67,7 @@ async fn consume(
     if finished.finish == Finish::Rejected {
         return rejected(mark, held, reason_of(&finished.kept), store).await;
     }
-    let state = InboxState::Processed;
+    let state = if finished.too_late { InboxState::Superseded } else { InboxState::Processed };
     let to = mark.done(state, None, &standing.entries);
     Ok(match mark.commit(held, &to, store).await? {
         Ok(now) => done(now, state, finished.made_messages, store),
@@ -179,6 +179,7 @@ async fn try_enter(id: OperationId, store: &PostgresStore) -> Result<Option<Ente
     let lock: [(&(dyn ToSql + Sync), Type); 1] = [(&number, Type::INT8)];
     let params: [(&(dyn ToSql + Sync), Type); 2] =
         [(&store.server().now(), Type::INT8), (&id.as_bytes().as_slice(), Type::BYTEA)];
+    crash::point("postgres.handling.before");
     let asked = bounded(async {
         let (open, tried, rows) = tokio::join!(biased;
             held.batch_execute("BEGIN"),
@@ -199,7 +200,9 @@ async fn try_enter(id: OperationId, store: &PostgresStore) -> Result<Option<Ente
             tokio::join!(biased; held.batch_execute(&wait), held.query_typed(inbox_row::OF, &params));
         waited.and(rows).map(Some).map_err(|error| begun(&error))
     });
-    match asked.await {
+    let asked = asked.await;
+    crash::point("postgres.handling.after");
+    match asked {
         Ok(Some(rows)) => Ok(Some((held, Standing::of(&rows)?))),
         Ok(None) => {
             held.roll_back().await;

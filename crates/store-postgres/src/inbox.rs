@@ -10,7 +10,7 @@
 use onefold_core::contract::Retention;
 use onefold_core::{FingerprintBuilder, InboxEntry, InboxState, OperationId, StoreTime};
 use onefold_store::codec::{encode_message, message_length};
-use onefold_store::{Consumed, Mark, Sealer, StoreError, Versioned};
+use onefold_store::{Consumed, Mark, Sealer, StoreError, Versioned, crash};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Within;
@@ -134,12 +134,15 @@ impl MarkWork {
             (&to.reason.map(str::as_bytes), Type::BYTEA),
             (&self.form, Type::BYTEA),
         ];
+        crash::point("postgres.inbox_mark.before");
         let asked = bounded(async {
             let (written, committed) =
                 in_turn(held.query_typed(PUT, &params), held.batch_execute("COMMIT")).await;
             Ok((written, committed.unwrap_or(Ok(()))))
         });
-        let lost = match asked.await {
+        let asked = asked.await;
+        crash::point("postgres.inbox_mark.after");
+        let lost = match asked {
             Ok((written, committed)) => match committing("inbox", &written, &committed) {
                 Committing::Done => {
                     held.give_back();
@@ -224,12 +227,15 @@ pub(crate) async fn enter(id: OperationId, store: &PostgresStore) -> Result<(Hel
     let params: [(&(dyn ToSql + Sync), Type); 2] =
         [(&store.server().now(), Type::INT8), (&id.as_bytes().as_slice(), Type::BYTEA)];
     let begin = begin_with(BEGIN, id);
+    crash::point("postgres.inbox.before");
     let asked = bounded(async {
         let (open, rows) =
             tokio::join!(biased; held.batch_execute(&begin), held.query_typed(inbox_row::OF, &params));
         open.and(rows).map_err(|error| begun(&error))
     });
-    match asked.await {
+    let asked = asked.await;
+    crash::point("postgres.inbox.after");
+    match asked {
         Ok(rows) => match Standing::of(&rows) {
             Ok(standing) => Ok((held, standing)),
             Err(error) => {
@@ -331,6 +337,7 @@ async fn is_newer(
         (&(mark.round > 0), Type::BOOL),
     ];
     let rows = held.query_typed(NEWER, &params).await.map_err(|error| Failed::of(&error))?;
+    crash::point("postgres.newer.after");
     Ok(!rows.is_empty())
 }
 

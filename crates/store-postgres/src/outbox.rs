@@ -109,7 +109,12 @@ impl Given {
         }
     }
 
-    fn took(&mut self, wish: Wish<'_>, mut rows: Vec<Row>, store: &PostgresStore) -> Result<More, StoreError> {
+    fn took(
+        &mut self,
+        wish: Wish<'_>,
+        mut rows: Vec<Row>,
+        store: &PostgresStore,
+    ) -> Result<More, StoreError> {
         let unanswered = || StoreError::Unavailable("the database gave no answer".into());
         let end = rows.pop().ok_or_else(unanswered)?;
         let (now, looked, until): (i64, i32, i64) = (get(&end, 0)?, get(&end, 2)?, get(&end, 3)?);

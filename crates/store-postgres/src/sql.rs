@@ -5,20 +5,25 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Address, Options, PostgresStore};
 use crate::{
-    acts, advance, atomic::new, begin, check, claim, consume, counts, events, grants, inbox, inbox_row,
-    inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps, store,
-    survey, sweep, tx,
+    acts, advance, alone, atomic::new, begin, check, claim, consume, counts, events, grants, inbox,
+    inbox_row, inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps,
+    store, survey, sweep, tx, versions,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 63] = [
+const STATEMENTS: [(&str, &str); 71] = [
+    ("claim alone", alone::CLAIM),
+    ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
+    ("look", new::LOOK),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
+    ("finish, prepared", new::FINISH_PREPARED),
     ("effect", tx::EFFECT),
     ("apply", tx::APPLY),
     ("version", tx::VERSION),
     ("superseded", tx::SUPERSEDED),
+    ("forget entity", tx::FORGET),
     ("put step", steps::PUT),
     ("steps", steps::OF),
     ("claim", claim::CLAIM),
@@ -47,6 +52,7 @@ const STATEMENTS: [(&str, &str); 63] = [
     ("key in use", seal_keys::IN_USE),
     ("put message", outgoing::PUT_ONE),
     ("put messages", outgoing::PUT),
+    ("place of a message", outgoing::GOES_TO),
     ("take", outbox::TAKE),
     ("settle", outbox::SETTLE),
     ("redrive", outbox::REDRIVE),
@@ -69,6 +75,8 @@ const STATEMENTS: [(&str, &str); 63] = [
     ("count deliveries", marks::COUNT),
     ("unpark", marks::UNPARK),
     ("sweep inbox", marks::SWEEP),
+    ("sweep entities", versions::ENTITIES),
+    ("sweep notes", versions::NOTES),
     ("grant", permits::GRANT),
     ("permits", permits::OF),
     ("revoke", permits::REVOKE),

@@ -7,7 +7,10 @@
 use onefold_core::{IdentityKey, Key};
 use onefold_core::{Message, OperationId, OutboxState, StoreTime, outgoing_id};
 use onefold_store::codec::{encode_message, message_length};
-use onefold_store::{Grant, IfLost, Redrive, Redriving, Sealer, Sent, Settlement, StoredLease, Take};
+use onefold_store::{
+    Grant, IfLost, Redrive, Redriving, Sealer, Sent, Settlement, StoreError, StoredLease, Take, crash,
+    id_is_taken,
+};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::acts;
@@ -19,6 +22,8 @@ use crate::outbox_row::{RawTaken, state_number};
 const MAKE: &str =
     "INSERT INTO onefold_outbox (seq, id, destination, address, ordering_key, created_at, form)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
+/// Whether the message under an id goes there.
+const GOES_TO: &str = "SELECT destination = ?2 AND address = ?3 FROM onefold_outbox WHERE id = ?1";
 const OPEN: &str = "INSERT INTO onefold_outbox_open (seq, destination, ordering_key, created_at, state, due_at, cause)
     VALUES (?1, ?2, ?3, ?4, 0, CASE WHEN ?3 IS NOT NULL AND EXISTS (
         SELECT 1 FROM onefold_outbox_open e WHERE e.destination = ?2 AND e.ordering_key = ?3) THEN NULL ELSE ?4 END, ?5)";
@@ -46,7 +51,7 @@ const DONE_OF: &str =
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] =
-    &[MAKE, OPEN, DUE, SEND, STAY, STANDS, CLOSE, DONE, NEXT, OLD, FORGET, FORGET_DONE, DONE_OF];
+    &[MAKE, GOES_TO, OPEN, DUE, SEND, STAY, STANDS, CLOSE, DONE, NEXT, OLD, FORGET, FORGET_DONE, DONE_OF];
 
 /// Why a message that was being sent is held.
 const HELD: &str = "the relay was lost while it sent the message";
@@ -96,10 +101,19 @@ impl Outgoing {
         if made == 0 {
             return Ok(false);
         }
+        crash::point("sqlite.message.after");
         let cause = cause.as_ref().map(OperationId::as_bytes);
         let open = params![seq, self.destination, self.ordering_key, now.0, cause];
         connection.prepare_cached(OPEN)?.execute(open)?;
+        crash::point("sqlite.message_open.after");
         Ok(true)
+    }
+
+    /// Why it was not made, where that is not because it was made before.
+    pub(crate) fn refused(&self, connection: &Connection) -> rusqlite::Result<Option<StoreError>> {
+        let place = params![self.id.as_str(), self.destination, self.address];
+        let same = connection.prepare_cached(GOES_TO)?.query_row(place, |row| row.get::<_, bool>(0));
+        Ok((same.optional()? == Some(false)).then(|| id_is_taken(&self.id, &self.destination)))
     }
 }
 
@@ -155,7 +169,17 @@ impl Work for Enqueue {
     type Answer = u64;
 
     fn run(&self, batch: &mut Batch<'_>) -> Result<u64, JobError> {
-        batch.in_savepoint(|batch| make_all(&self.0, None, batch))
+        batch.in_savepoint(|batch| {
+            let made = make_all(&self.0, None, batch)?;
+            if made < self.0.len() as u64 {
+                for message in &self.0 {
+                    if let Some(refused) = message.refused(batch.connection)? {
+                        return Err(JobError::Job(refused));
+                    }
+                }
+            }
+            Ok(made)
+        })
     }
 
     fn payload_bytes(&self) -> usize {
@@ -213,6 +237,7 @@ fn take(take: &Take, batch: &mut Batch<'_>) -> Result<Vec<RawTaken>, JobError> {
         }
         taken.attempt = taken.attempt.saturating_add(1);
         send.execute(params![taken.seq, taken.attempt, now.0, now.plus(take.lease).0])?;
+        crash::point("sqlite.sending.after");
         batch.grant(Grant::held(lease_id(taken.seq), taken.attempt, batch.moment, take.lease));
         given.push(taken);
     }
@@ -265,7 +290,9 @@ impl Stands {
     ) -> rusqlite::Result<()> {
         let due = due.map(|due| due.0);
         let stay = params![self.seq, state_number(state), due, failures, reason, batch.now_ms()];
-        batch.connection.prepare_cached(STAY)?.execute(stay).map(drop)
+        batch.connection.prepare_cached(STAY)?.execute(stay)?;
+        crash::point("sqlite.stay.after");
+        Ok(())
     }
 
     /// It is done, and the next one of its ordering key may go.
@@ -278,10 +305,20 @@ impl Stands {
     ) -> rusqlite::Result<()> {
         let now = batch.now_ms();
         ends.close.execute([self.seq])?;
-        ends.done.execute(params![self.seq, state_number(state), now, self.attempt, self.failures, reason])?;
+        crash::point("sqlite.close.after");
+        ends.done.execute(params![
+            self.seq,
+            state_number(state),
+            now,
+            self.attempt,
+            self.failures,
+            reason
+        ])?;
+        crash::point("sqlite.sent.after");
         if let Some(key) = &self.ordering_key {
             let next = batch.connection.prepare_cached(NEXT)?.execute(params![self.destination, key, now])?;
             if next > 0 {
+                crash::point("sqlite.next_of_key.after");
                 batch.messages_wait();
             }
         }

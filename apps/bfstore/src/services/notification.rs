@@ -6,12 +6,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onefold::client::{once_client, reqwest};
 use onefold::inbox::{Handled, Incoming};
-use onefold::messages::Message;
-use onefold::notify::{Found, LookUp, Mail, Notify};
+use onefold::mail::{MailLookUp, SmtpSink};
+use onefold::notify::{Found, Mail, Notify};
 use onefold::{BoxError, SqliteTx};
-use onefold_broker_smtp::SmtpSink;
-use onefold_client::{once_client, reqwest};
 use rusqlite::params;
 
 use crate::events::{self, Event};
@@ -34,14 +33,14 @@ const SENDER: &str = "bfstore <shop@example.org>";
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES)?;
     let onefold = &database.onefold;
-    let mails = SmtpSink::at(settings.peer("smtp")?)?.sender(SENDER)?.answer_within(ANSWER_MAX);
     let archive =
         Archive { http: once_client(|ours| ours)?, url: format!("{}/mails", settings.peer("outside")?) };
-    let _relay = onefold.relay(vec![mails.destination("mail").look_up(archive, LOOK_UP_EVERY)]);
+    let mails = SmtpSink::at(settings.peer("smtp")?)?.sender(SENDER)?.answer_within(ANSWER_MAX);
+    let _relay = onefold.relay(vec![mails.look_up(archive, LOOK_UP_EVERY).destination("mail")]);
 
-    let consumer = || onefold.inbox("notification").consumer(handle);
-    let of_order = events::receive(settings, onefold.engine(), "order", consumer())?;
-    let of_payment = events::receive(settings, onefold.engine(), "payment", consumer())?;
+    let consumer = || onefold.inbox(settings.inbox("notification")).consumer(handle);
+    let of_order = events::receive(settings, "order", consumer())?;
+    let of_payment = events::receive(settings, "payment", consumer())?;
     serve(settings.listen, of_order.merge(of_payment)).await
 }
 
@@ -70,14 +69,14 @@ struct Archive {
 }
 
 #[async_trait]
-impl LookUp for Archive {
+impl MailLookUp for Archive {
     fn settled_after(&self) -> Duration {
         FOUND_WITHIN
     }
 
-    async fn look_up(&self, message: &Message) -> Found {
-        // The Message-ID begins with the message's own id.
-        let asked = self.http.get(format!("{}/{}", self.url, message.id.as_str())).send().await;
+    async fn look_up(&self, message_id: &str) -> Found {
+        let message_id = message_id.trim_matches(['<', '>']);
+        let asked = self.http.get(format!("{}/{message_id}", self.url)).send().await;
         match asked.map(|answer| answer.status().as_u16()) {
             Ok(200) => Found::Happened { evidence: "the mail server's archive has it".into() },
             Ok(404) => Found::DidNotHappen { evidence: "the mail server's archive does not have it".into() },
