@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use onefold_library::{CallError, Done, State};
 use onefold_core::retry;
 use onefold_http::{ProblemDocument, answers};
+use onefold_library::{CallError, Done, State};
 use prost::Message;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Response, Status};
@@ -161,8 +161,8 @@ fn page(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onefold_library::OperationId;
     use onefold_core::{Expiry, KeyError, Problem};
+    use onefold_library::OperationId;
 
     fn every_error() -> Vec<CallError> {
         let id: OperationId = "00".repeat(32).parse().unwrap();

@@ -5,11 +5,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use onefold_library::{AtomicStore, Call, Onefold, Operation, SqliteStore};
 use onefold_canon::{BodyHasher, BodyKind};
 use onefold_core::contract::KeyRule;
 use onefold_core::{FingerprintBuilder, Problem};
 use onefold_http::{ProblemDocument, answers, header_key};
+use onefold_library::{AtomicStore, Call, Onefold, Operation, SqliteStore};
 use prost::Message;
 use serde::Serialize;
 use tonic::{Request, Status};
@@ -115,6 +115,14 @@ impl<S: AtomicStore> Protection<S> {
             .part(part, value)
             .finish();
         Ok(Some(self.operation.call_as(scope, key, fingerprint)))
+    }
+
+    pub(crate) fn onefold(&self) -> &Onefold<S> {
+        &self.onefold
+    }
+
+    pub(crate) fn operation(&self) -> &Operation {
+        &self.operation
     }
 
     fn require<M>(&self, call: Option<Call>, request: Request<M>) -> Result<Admitted<M, S>, Status> {

@@ -42,6 +42,9 @@
 //! newer one. Messages that leave with the business are in [`messages`], and the one mail for an effect in
 //! [`notify`].
 //!
+//! What a service writes of an outcome that comes from elsewhere, in the commit that settles it, is a [`companion`];
+//! lost outcomes are looked up by [`reconcile`], and interrupted workflows are driven on by [`drive`].
+//!
 //! With the feature `postgres` all of it works over PostgreSQL: see the module `postgres`.
 //!
 //! What a call without a result means is a [`CallError`], which says whether a new key is safe. Results are kept as

@@ -5,16 +5,22 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Address, Options, PostgresStore};
 use crate::{
-    acts, advance, atomic::new, begin, check, claim, consume, counts, events, grants, inbox, inbox_row,
+    acts, advance,
+    atomic::{new, settle},
+    begin, check, claim, companion, consume, counts, events, grants, inbox, inbox_row, interrupted,
     inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps, store,
     survey, sweep, tx,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 61] = [
+const STATEMENTS: [(&str, &str); 65] = [
     ("enter", new::ENTER),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
+    ("settling", settle::STANDS),
+    ("note companion", companion::NOTE),
+    ("companion", companion::STANDS),
+    ("interrupted", interrupted::OVER),
     ("effect", tx::EFFECT),
     ("apply", tx::APPLY),
     ("version", tx::VERSION),

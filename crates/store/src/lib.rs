@@ -11,6 +11,7 @@
 mod atomic;
 pub mod clock;
 pub mod codec;
+mod companion;
 pub mod crash;
 mod hint;
 mod inbox;
@@ -25,6 +26,7 @@ mod timeline;
 pub use atomic::{Applied, AtomicStore, Atomically, Ended, Entry, Finish};
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
+pub use companion::companion_note;
 pub use hint::{Hint, Hints};
 pub use inbox::{
     ConsumeStore, Consumed, DeliveryCounts, Failure, InboxPage, InboxQuery, InboxStore, InboxSurvey,

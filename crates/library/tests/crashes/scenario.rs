@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use onefold::{BoxError, CallError, Onefold, Resolution, ResolvedAs, Resource, Verdict};
+use onefold::{BoxError, CallError, Onefold, Resolution, ResolvedAs, Resource, Settlement, Verdict};
 use onefold_testkit::wait;
 
 use crate::base::{Answer, Base, Business, at, call};
@@ -19,8 +19,12 @@ pub enum Act {
     Borrowed,
     Reserved(Business),
     Resumable(Business),
+    /// In reserved mode, with an order that its companion places.
+    Accompanied(Business),
     /// A person settles it.
     Resolve,
+    /// The same, through the service, whose companion places the order.
+    ResolveAccompanied,
 }
 
 /// One row of the matrix.
@@ -35,7 +39,7 @@ pub struct Scenario {
     pub again: Act,
 }
 
-use Act::{Atomic, Borrowed, Reserved, Resolve, Resumable};
+use Act::{Accompanied, Atomic, Borrowed, Reserved, Resolve, ResolveAccompanied, Resumable};
 use Business::{LosesAnswer, NotDone, OutlivesALease, Rejects, Succeeds};
 
 const fn row(name: &'static str, before: Option<Act>, deed: Act, again: Act) -> Scenario {
@@ -62,6 +66,18 @@ pub const RESERVED: [Scenario; 5] = [
     row("reserved, settled by a person", Some(Reserved(LosesAnswer)), Resolve, Reserved(Succeeds)),
 ];
 
+pub const ACCOMPANIED: [Scenario; 4] = [
+    row("accompanied", None, Accompanied(Succeeds), Accompanied(Succeeds)),
+    row("accompanied, rejected", None, Accompanied(Rejects), Accompanied(Rejects)),
+    row("accompanied, answer lost", None, Accompanied(LosesAnswer), Accompanied(Succeeds)),
+    row(
+        "accompanied, settled by a person",
+        Some(Accompanied(LosesAnswer)),
+        ResolveAccompanied,
+        Accompanied(Succeeds),
+    ),
+];
+
 pub const RESUMABLE: [Scenario; 3] = [
     row("resumable", None, Resumable(Succeeds), Resumable(Succeeds)),
     row("resumable, answer lost", None, Resumable(LosesAnswer), Resumable(Succeeds)),
@@ -70,7 +86,7 @@ pub const RESUMABLE: [Scenario; 3] = [
 
 /// Every row.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    static ROWS: [&[Scenario]; 4] = [&ATOMIC, &BORROWED, &RESERVED, &RESUMABLE];
+    static ROWS: [&[Scenario]; 5] = [&ATOMIC, &BORROWED, &RESERVED, &ACCOMPANIED, &RESUMABLE];
     ROWS.into_iter().flatten()
 }
 
@@ -112,9 +128,16 @@ pub async fn perform<B: Base>(
         Borrowed => base.borrowed(onefold, call).await,
         Reserved(business) => reserved::<B>(onefold, call, business, provider.clone()).await,
         Resumable(business) => resumable::<B>(onefold, call, business, provider.clone()).await,
-        Resolve => {
+        Accompanied(business) => {
+            B::accompany(onefold, call.operation()).await;
+            reserved::<B>(onefold, call, business, provider.clone()).await
+        }
+        Resolve | ResolveAccompanied => {
             let id = call.id(onefold);
-            resolve::<B>(onefold, id, provider).await;
+            if act == ResolveAccompanied {
+                B::accompany(onefold, call.operation()).await;
+            }
+            resolve::<B>(act, onefold, id, provider).await;
             Err(CallError::ValueNotKept { id, why: "a person has settled it" })
         }
     }
@@ -134,7 +157,11 @@ async fn reserved<B: Base>(
             renewed::<B>().await;
         }
         provider.asked("charge", &attempt.downstream_key("charge"));
-        if business == LosesAnswer { Err("no answer".into()) } else { Ok(Verdict::succeeded(1)) }
+        match business {
+            LosesAnswer => Err("no answer".into()),
+            Rejects => Ok(Verdict::rejected(0)),
+            _ => Ok(Verdict::succeeded(1)),
+        }
     };
     onefold.reserved(call, work).await
 }
@@ -174,8 +201,27 @@ async fn resumable<B: Base>(
 }
 
 /// A person looks at the provider's books.
-async fn resolve<B: Base>(onefold: &Onefold<B::Store>, id: onefold::OperationId, provider: &Provider) {
+async fn resolve<B: Base>(
+    act: Act,
+    onefold: &Onefold<B::Store>,
+    id: onefold::OperationId,
+    provider: &Provider,
+) {
     let happened = !provider.requests().is_empty();
+    if matches!(act, Accompanied(_) | ResolveAccompanied) {
+        let settlement = Settlement {
+            verdict: match (happened, act) {
+                (false, _) => Verdict::not_done("the provider was not asked"),
+                (true, Accompanied(Rejects)) => Verdict::rejected(0),
+                (true, _) => Verdict::succeeded(1),
+            },
+            reason: "the process has died".into(),
+            evidence: "the provider's books".into(),
+            who: "ops".into(),
+        };
+        onefold.resolve(call(LEASE).operation(), id, settlement).await.unwrap();
+        return;
+    }
     let resolution = Resolution {
         resolved_as: if happened { ResolvedAs::Succeeded } else { ResolvedAs::Failed },
         reason: "the process has died".into(),
@@ -211,7 +257,7 @@ pub async fn recover<B: Base>(
             Ok(done) => return Recovered { value: Some(*done.value()), settled },
             Err(CallError::ValueNotKept { .. }) => return Recovered { value: None, settled },
             Err(CallError::OutcomeUnknown { id, .. }) => {
-                resolve::<B>(onefold, id, provider).await;
+                resolve::<B>(scenario.again, onefold, id, provider).await;
                 settled += 1;
             }
             // clock: as above.

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onefold::{Call, Claim, Onefold, SqliteStore, SqliteTx, Verdict};
+use onefold::companion::Settled;
+use onefold::{Call, Claim, Onefold, Operation, SqliteStore, SqliteTx, Verdict};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -111,6 +112,16 @@ impl Base for Sqlite {
                 })
             })
             .await
+    }
+
+    async fn accompany(onefold: &Onefold, operation: &Operation) {
+        let write = |tx: &mut SqliteTx<'_>, settled: &Settled<i64>| {
+            if !settled.rejected() {
+                place(tx)?;
+            }
+            Ok(())
+        };
+        onefold.companion(operation, write).await.unwrap();
     }
 
     async fn borrowed(&self, onefold: &Onefold, call: Call) -> Answer {
