@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use bfstore::service::Settings;
 use bfstore::stage::{Lines, Stage};
-use bfstore::{SECRETS_VARIABLE, contracts, outside, services, story};
+use bfstore::{SECRETS_VARIABLE, check, contracts, outside, services, story};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -33,6 +34,12 @@ enum Command {
         #[arg(long)]
         chapter: Vec<u8>,
     },
+    /// Compare marks with effects, and name each mark whose effect is not there; exit code 1 if there is one
+    Check {
+        /// Where the databases are
+        #[arg(long)]
+        folder: PathBuf,
+    },
     /// Print what each operation promises
     Contracts,
     /// One of the services
@@ -46,6 +53,12 @@ enum Command {
         /// NAME=URL
         #[arg(long, value_parser = peer)]
         peer: Vec<(String, String)>,
+        /// Seconds for which finished operations and handled messages are known; otherwise as their contracts say
+        #[arg(long)]
+        retention: Option<u64>,
+        /// The build of the handlers of messages
+        #[arg(long, default_value = env!("CARGO_PKG_VERSION"))]
+        build: String,
     },
     /// The payment provider and the mail server
     #[command(hide = true)]
@@ -72,11 +85,13 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up { folder } => up(folder).await?,
         Command::Story { chapter } => return story::tell(&std::env::current_exe()?, &chapter).await,
+        Command::Check { folder } => return check::tell(&folder),
         Command::Contracts => print!("{}", contracts::printed()),
-        Command::Service { name, folder, listen, peer } => {
+        Command::Service { name, folder, listen, peer, retention, build } => {
             let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;
             let secrets: BTreeMap<String, String> = serde_json::from_str(&secrets)?;
-            let settings = Settings { name, folder, listen, peers: peer.into_iter().collect(), secrets };
+            let (peers, retention) = (peer.into_iter().collect(), retention.map(Duration::from_secs));
+            let settings = Settings { name, folder, listen, peers, secrets, retention, build };
             services::run(&settings).await?;
         }
         Command::Outside { listen } => outside::run(listen).await?,

@@ -61,7 +61,7 @@ pub(crate) const DRIVE_TICK: Duration = Duration::from_millis(500);
 pub(crate) const DRIVEN_AT_ONCE: usize = 16;
 /// The pauses between the drives of one operation.
 pub(crate) const DRIVE_BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(500), max: Duration::from_secs(60) };
+    Backoff { first: Duration::from_millis(500), max: Duration::from_secs(30) };
 /// Interrupted operations that one look sees. One that is interrupted again goes to the end of the line.
 pub(crate) const INTERRUPTED_LOOK: u32 = 256;
 /// Records that one call of a sweep may change.

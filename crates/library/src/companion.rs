@@ -170,6 +170,7 @@ impl Onefold<SqliteStore> {
         self.accompany(operation, move |settled: Settled<T>| {
             let write = write.clone();
             SqliteWork::new(move |tx| {
+                tx.correlate(settled.correlation_id());
                 let written = write(tx, &settled);
                 let again = written.as_ref().err().and_then(|error| contended(&**error));
                 again.map_or_else(|| ended(settled.id(), written), Ended::Again)

@@ -4,6 +4,7 @@
 //! Services depend on `onefold`, the facade, which has all of it and says what each part promises.
 
 mod atomic;
+mod beside;
 mod call;
 pub mod companion;
 mod done;
@@ -22,6 +23,7 @@ mod rejection;
 mod reserved;
 mod resumable;
 mod sqlite;
+mod standing;
 mod task;
 mod transaction;
 mod typed;
@@ -32,6 +34,7 @@ use std::time::Duration;
 
 use companion::Companions;
 
+pub use beside::AccessError;
 pub use call::Call;
 pub use done::{Done, Recorded};
 pub use error::CallError;
@@ -51,6 +54,7 @@ pub use person::Settlement;
 pub use rejection::Rejection;
 pub use reserved::Performing;
 pub use resumable::{StepError, Steps};
+pub use standing::Standing;
 pub use transaction::{Claim, Claimed};
 pub use verdict::{BoxError, Verdict};
 

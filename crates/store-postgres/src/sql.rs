@@ -5,7 +5,7 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Address, Options, PostgresStore};
 use crate::{
-    acts, advance,
+    acts, advance, alone,
     atomic::{new, settle},
     begin, check, claim, companion, consume, counts, events, grants, inbox, inbox_row, interrupted,
     inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps, store,
@@ -13,10 +13,14 @@ use crate::{
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 65] = [
+const STATEMENTS: [(&str, &str); 70] = [
+    ("claim alone", alone::CLAIM),
+    ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
+    ("look", new::LOOK),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
+    ("finish, prepared", new::FINISH_PREPARED),
     ("settling", settle::STANDS),
     ("note companion", companion::NOTE),
     ("companion", companion::STANDS),
@@ -52,6 +56,7 @@ const STATEMENTS: [(&str, &str); 65] = [
     ("drop key", seal_keys::DROP_KEY),
     ("key in use", seal_keys::IN_USE),
     ("put message", outgoing::PUT),
+    ("place of a message", outgoing::GOES_TO),
     ("take", outbox::TAKE),
     ("settle", outbox::SETTLE),
     ("redrive", outbox::REDRIVE),

@@ -15,12 +15,14 @@ use crate::service::{Database, Settings, serve};
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS stock (product TEXT PRIMARY KEY, available INTEGER NOT NULL CHECK (available >= 0));
 CREATE TABLE IF NOT EXISTS reservations (
-    reservation_id TEXT PRIMARY KEY, order_id INTEGER NOT NULL, product TEXT NOT NULL, quantity INTEGER NOT NULL);
+    reservation_id TEXT PRIMARY KEY, order_id INTEGER NOT NULL, product TEXT NOT NULL, quantity INTEGER NOT NULL,
+    released INTEGER NOT NULL);
 INSERT INTO stock VALUES ('lamp', 100), ('chair', 100) ON CONFLICT DO NOTHING;
 ";
 const TAKE: &str = "UPDATE stock SET available = available - ?2 WHERE product = ?1 AND available >= ?2";
-const RESERVE: &str = "INSERT INTO reservations VALUES (?1, ?2, ?3, ?4)";
-const RELEASE: &str = "DELETE FROM reservations WHERE reservation_id = ?1 RETURNING product, quantity";
+const RESERVE: &str = "INSERT INTO reservations VALUES (?1, ?2, ?3, ?4, 0)";
+const RELEASE: &str = "UPDATE reservations SET released = 1 WHERE reservation_id = ?1 AND released = 0
+    RETURNING product, quantity";
 const GIVE_BACK: &str = "UPDATE stock SET available = available + ?2 WHERE product = ?1";
 
 struct Service {

@@ -40,6 +40,7 @@ impl Onefold<PostgresStore> {
             let (write, settled) = (write.clone(), Arc::new(settled));
             PostgresWork::new(move |tx| {
                 let (write, settled) = (write.clone(), settled.clone());
+                tx.correlate(settled.correlation_id());
                 Box::pin(async move { ended(settled.id(), write(tx, settled.clone()).await) })
             })
         })
