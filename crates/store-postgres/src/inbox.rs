@@ -35,8 +35,16 @@ pub(crate) const NEWER: &str = "INSERT INTO onefold.entities AS e (entity, versi
 /// A mark with its body sealed.
 pub(crate) struct MarkWork {
     pub(crate) mark: Mark,
-    form: Option<Vec<u8>>,
-    nonce: i64,
+    pub(crate) form: Option<Vec<u8>>,
+    pub(crate) nonce: i64,
+}
+
+/// A retention in milliseconds; `None` is for good.
+pub(crate) fn retention_ms(retention: &Retention) -> Option<i64> {
+    match retention {
+        Retention::For(retention) => Some(duration_ms(*retention)),
+        Retention::Forever => None,
+    }
 }
 
 /// What is written into the row of a message.
@@ -107,10 +115,7 @@ impl MarkWork {
         store: &PostgresStore,
     ) -> Result<Result<StoreTime, Consumed>, Stopped> {
         let mark = &self.mark;
-        let retention = match to.retention {
-            Retention::For(retention) => Some(duration_ms(*retention)),
-            Retention::Forever => None,
-        };
+        let retention = retention_ms(to.retention);
         let params: [(&(dyn ToSql + Sync), Type); 16] = [
             (&store.server().now(), Type::INT8),
             (&mark.id.as_bytes().as_slice(), Type::BYTEA),
@@ -160,6 +165,41 @@ impl MarkWork {
         // Closed first, so that the server need not wait for us.
         drop(held);
         self.fate(lost, store).await
+    }
+
+    /// Commits a transaction in which the mark was made. What was seen of it went well; `unseen`: a statement of the
+    /// handler's may have failed, and a transaction that has failed is ended by `COMMIT` without a word.
+    pub(crate) async fn commit_marked(
+        &self,
+        held: Held,
+        unseen: bool,
+        store: &PostgresStore,
+    ) -> Result<(), Stopped> {
+        let commit = if unseen { "SELECT 1; COMMIT" } else { "COMMIT" };
+        let asked = bounded(async { Ok(held.batch_execute(commit).await) }).await;
+        let lost = match asked {
+            Ok(committed) => match committing("inbox", &Ok(()), &committed) {
+                Committing::Done => {
+                    held.give_back();
+                    return Ok(());
+                }
+                Committing::Exists => return Err(Stopped::contended("somebody came between".into())),
+                Committing::Undone(stopped) => {
+                    held.roll_back().await;
+                    return Err(stopped);
+                }
+                Committing::Broken(stopped) => return Err(stopped),
+                Committing::Lost(why) => why,
+            },
+            Err(Failed::Lost(why)) => why,
+            Err(other) => return Err(other.into()),
+        };
+        // Closed first, so that the server need not wait for us.
+        drop(held);
+        match self.fate(lost, store).await? {
+            Ok(_) => Ok(()),
+            Err(found) => Err(Stopped::contended(format!("somebody came between: {found:?}"))),
+        }
     }
 
     /// What became of a transaction whose commit was not answered. The lock says that the server has ended it.

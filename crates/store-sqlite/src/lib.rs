@@ -61,6 +61,7 @@ mod store;
 mod survey;
 mod sweep;
 mod tx;
+mod versions;
 mod writer;
 
 pub use closure::SqliteWork;

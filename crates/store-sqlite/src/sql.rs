@@ -8,10 +8,10 @@ use crate::FileUse;
 use crate::migrate::{self, Migrate};
 use crate::{
     acts, advance, batch, claim, companion, counts, events, inbox, inbox_row, interrupted, list, open,
-    outbox, outbox_row, outcome, permits, probes, read, seal_keys, steps, survey, sweep, tx,
+    outbox, outbox_row, outcome, permits, probes, read, seal_keys, steps, survey, sweep, tx, versions,
 };
 
-const STATEMENTS: [&[&str]; 24] = [
+const STATEMENTS: [&[&str]; 25] = [
     acts::SQL,
     advance::SQL,
     batch::SQL,
@@ -36,6 +36,7 @@ const STATEMENTS: [&[&str]; 24] = [
     survey::SQL,
     sweep::SQL,
     tx::SQL,
+    versions::SQL,
 ];
 
 fn latest() -> Connection {
