@@ -65,6 +65,9 @@ pub trait Base: Send + Sync + Sized + 'static {
         business: Business,
     ) -> impl Future<Output = Answer> + Send;
 
+    /// Registers what places an order in the commit that settles this operation; a rejection places none.
+    fn accompany(onefold: &Onefold<Self::Store>, operation: &Operation) -> impl Future<Output = ()> + Send;
+
     /// Places an order in a transaction of the caller's own.
     fn borrowed(&self, onefold: &Onefold<Self::Store>, call: Call) -> impl Future<Output = Answer> + Send;
 
