@@ -124,12 +124,15 @@ async fn begin_new(mark: &MarkWork, store: &PostgresStore) -> Result<Option<(Hel
         (&mark.too_old_at.map(|at| at.0), Type::INT8),
         (form, Type::BYTEA),
     ];
+    crash::point("postgres.new_mark.before");
     let asked = bounded(async {
         let (open, rows) =
             tokio::join!(biased; held.batch_execute(&begin), held.query_typed(BEGIN_NEW, &params));
         open.and(rows).map_err(|error| Failed::of(&error))
     });
-    let begun = match asked.await {
+    let asked = asked.await;
+    crash::point("postgres.new_mark.after");
+    let begun = match asked {
         Ok(rows) => rows.first().map_or(Ok(None), |row| get::<Option<i64>>(row, 0)),
         Err(failed) => {
             if !failed.ends_connection() {

@@ -48,7 +48,7 @@ use Act::{
     Accompanied, Atomic, Borrowed, Message, Reserved, Resolve, ResolveAccompanied, Resumable, Uncounted,
 };
 use Business::{LosesAnswer, NotDone, OutlivesALease, Rejects, Sends, Succeeds};
-use Deed::{Accept, Consume, GiveUp, Redrive, Relay, RelayAtTheSecondTry, Unpark};
+use Deed::{Accept, Consume, GiveUp, LetGoOn, Redrive, Relay, RelayAtTheSecondTry, Unpark};
 
 const fn row(name: &'static str, before: Option<Act>, deed: Act, again: Act) -> Scenario {
     Scenario { name, before, deed, again }
@@ -93,11 +93,17 @@ pub const RESUMABLE: [Scenario; 3] = [
     row("resumable, taken over", Some(Resumable(LosesAnswer)), Resumable(Succeeds), Resumable(Succeeds)),
 ];
 
-pub const INCOMING: [Scenario; 5] = [
+pub const INCOMING: [Scenario; 6] = [
     row("handled", None, Message(Consume(Succeeds)), Message(Consume(Succeeds))),
     row("handled, rejected", None, Message(Consume(Rejects)), Message(Consume(Rejects))),
     row("handled, parked", None, Message(Consume(NotDone)), Message(Consume(NotDone))),
     row("let go on", Some(Message(Consume(NotDone))), Message(Unpark), Message(Consume(Succeeds))),
+    row(
+        "handled when let go on",
+        Some(Message(LetGoOn)),
+        Message(Consume(Succeeds)),
+        Message(Consume(Succeeds)),
+    ),
     row("taken in", None, Message(Accept), Message(Accept)),
 ];
 
