@@ -5,6 +5,7 @@
 //! only when the handler's writes and the mark of the message are durable, in one commit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -19,10 +20,15 @@ use onefold_broker_http::HttpSink;
 use onefold_webhooks::{Scheme, Source};
 use serde::{Deserialize, Serialize};
 
+use crate::safeguard::{self, Safeguard};
 use crate::service::Settings;
 
+/// How long a receiver has to answer, and a sending in all: what a relay that has died was sending stands still for not
+/// much longer.
+const ANSWER_MAX: Duration = Duration::from_secs(4);
+const SENDING_MAX: Duration = Duration::from_secs(5);
 /// How old a signed time may be.
-const TOLERANCE: std::time::Duration = std::time::Duration::from_secs(300);
+const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,8 +86,8 @@ impl Event {
 /// A receiver as a destination of the relay of `settings`' service.
 pub fn destination(settings: &Settings, receiver: &str) -> anyhow::Result<Destination> {
     let endpoint = format!("{}/events/{}", settings.peer(receiver)?, settings.name);
-    let sink = HttpSink::new(&endpoint, vec![settings.secret(&settings.name)?])?;
-    Ok(Destination::new(receiver, sink))
+    let sink = HttpSink::new(&endpoint, vec![settings.secret(&settings.name)?])?.answer_within(ANSWER_MAX);
+    Ok(Destination::new(receiver, sink).timeout(SENDING_MAX))
 }
 
 struct Receiving {
@@ -120,7 +126,7 @@ async fn take(State(receiving): State<Arc<Receiving>>, headers: HeaderMap, body:
     let line = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
     let inbound = Inbound {
         source: (*sender).to_owned(),
-        id: Some(id),
+        id: Key::new(safeguard::key(Safeguard::InboxMark, id.as_str())).ok(),
         ordering_key: line("onefold-ordering-key"),
         headers: headers.keys().filter_map(|name| Some((name.to_string(), line(name.as_str())?))).collect(),
         body: body.to_vec(),

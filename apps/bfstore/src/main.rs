@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use bfstore::matrix::{Matrix, Outcome};
 use bfstore::service::Settings;
 use bfstore::stage::{Lines, Stage};
-use bfstore::{SECRETS_VARIABLE, contracts, outside, services, story};
+use bfstore::{SECRETS_VARIABLE, contracts, outside, safeguard, services, story, unprotected};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -33,6 +34,20 @@ enum Command {
         #[arg(long)]
         chapter: Vec<u8>,
     },
+    /// Repeat everything by every source of repetition while the services are killed, and count the effects
+    Matrix {
+        /// How many
+        #[arg(long, default_value_t = 1000)]
+        checkouts: usize,
+        /// Deals the sources and the kills; printed, to play the same again
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Where the databases and logs are; a temporary folder otherwise
+        #[arg(long)]
+        folder: Option<PathBuf>,
+    },
+    /// Take one protection away at a time, and show the duplicate that it prevents
+    Unprotected,
     /// Print what each operation promises
     Contracts,
     /// One of the services
@@ -46,6 +61,9 @@ enum Command {
         /// NAME=URL
         #[arg(long, value_parser = peer)]
         peer: Vec<(String, String)>,
+        /// Started by the rig, which may take protections away
+        #[arg(long)]
+        rig: bool,
     },
     /// The payment provider and the mail server
     #[command(hide = true)]
@@ -72,8 +90,11 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up { folder } => up(folder).await?,
         Command::Story { chapter } => return story::tell(&std::env::current_exe()?, &chapter).await,
+        Command::Matrix { checkouts, seed, folder } => return matrix(checkouts, seed, folder).await,
+        Command::Unprotected => return unprotected::show(&std::env::current_exe()?).await,
         Command::Contracts => print!("{}", contracts::printed()),
-        Command::Service { name, folder, listen, peer } => {
+        Command::Service { name, folder, listen, peer, rig } => {
+            safeguard::take_away(rig)?;
             let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;
             let secrets: BTreeMap<String, String> = serde_json::from_str(&secrets)?;
             let settings = Settings { name, folder, listen, peers: peer.into_iter().collect(), secrets };
@@ -82,6 +103,18 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Outside { listen } => outside::run(listen).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn matrix(checkouts: usize, seed: Option<u64>, folder: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let seed = seed.unwrap_or_else(rand::random);
+    println!("seed {seed}");
+    let temporary = tempfile::tempdir()?;
+    let folder = folder.unwrap_or_else(|| temporary.path().to_owned());
+    std::fs::create_dir_all(&folder)?;
+    let folder = folder.canonicalize()?;
+    let outcome: Outcome = Matrix { checkouts, seed }.run(&std::env::current_exe()?, &folder).await?;
+    print!("{outcome}");
+    Ok(if outcome.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn up(folder: Option<PathBuf>) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@ use onefold::{BoxError, SqliteTx};
 use rusqlite::params;
 
 use crate::events::{self, Event};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 
 const TABLES: &str = "
@@ -29,7 +30,7 @@ fn handle(tx: &mut SqliteTx<'_>, message: &Incoming) -> Result<Handled, BoxError
     else {
         return Ok(Handled::rejected("not an event for loyalty"));
     };
-    if tx.effect(&format!("order-{order_id}/POINTS"))? {
+    if tx.effect(&safeguard::key(Safeguard::PointsKey, &format!("order-{order_id}/POINTS")))? {
         tx.execute(AWARD, params![customer_id, cents / CENTS_PER_POINT])?;
     }
     Ok(Handled::Done)

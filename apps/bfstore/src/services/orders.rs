@@ -12,6 +12,7 @@ use tonic::{Request, Response, Status};
 
 use crate::rpc::orders_server::{Orders, OrdersServer};
 use crate::rpc::{self, Basket, FindOrderRequest, Order, PlaceOrderRequest};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 use crate::services::fulfilment::Fulfilment;
 use crate::{contracts, events};
@@ -23,7 +24,7 @@ CREATE TABLE IF NOT EXISTS baskets (
 CREATE TABLE IF NOT EXISTS orders (
     order_id INTEGER PRIMARY KEY, checkout_id TEXT NOT NULL UNIQUE, basket_id TEXT NOT NULL,
     customer_id TEXT NOT NULL, product TEXT NOT NULL, quantity INTEGER NOT NULL, cents INTEGER NOT NULL,
-    status TEXT NOT NULL, version INTEGER NOT NULL);
+    status TEXT NOT NULL, version INTEGER NOT NULL, fulfilled INTEGER NOT NULL DEFAULT 0);
 ";
 const PUT_BASKET: &str = "INSERT INTO baskets VALUES (?1, ?2, ?3, ?4) ON CONFLICT (basket_id)
     DO UPDATE SET product = excluded.product, quantity = excluded.quantity, cents = excluded.cents";
@@ -98,6 +99,7 @@ fn place(tx: &mut SqliteTx<'_>, asked: &PlaceOrderRequest) -> Result<Verdict<Ord
         return Err(Status::invalid_argument("a basket of nothing cannot be ordered").into());
     }
     let total = cents * i64::from(quantity);
+    let checkout_id = &safeguard::key(Safeguard::UniqueColumn, checkout_id);
     let row = params![checkout_id, basket_id, customer_id, product, quantity, total];
     if tx.execute(PLACE, row)? == 0 {
         // The record of this operation is gone, the order is not.

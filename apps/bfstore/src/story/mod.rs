@@ -3,8 +3,8 @@
 
 mod books;
 mod chapters;
-mod play;
-mod shopper;
+pub(crate) mod play;
+pub(crate) mod shopper;
 
 use std::path::Path;
 use std::process::ExitCode;
