@@ -15,9 +15,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use onefold::inbox::{Consumer, Inbound, Receive, Settle};
 use onefold::messages::{Destination, Message};
+use onefold::webhooks::{HttpSink, Scheme, Source};
 use onefold::{BoxError, Engine, Key, SqliteStore};
-use onefold_broker_http::HttpSink;
-use onefold_webhooks::{Scheme, Source};
 use serde::{Deserialize, Serialize};
 
 use crate::safeguard::{self, Safeguard};

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use onefold::webhooks::{KeyForm, Secret};
 use onefold::{Keeper, Onefold};
-use onefold_webhooks::{KeyForm, Secret};
 use rusqlite::Connection;
 use tokio::net::TcpListener;
 

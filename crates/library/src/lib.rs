@@ -4,6 +4,7 @@
 //! Services depend on `onefold`, the facade, which has all of it and says what each part promises.
 
 mod atomic;
+mod beside;
 mod call;
 mod done;
 mod error;
@@ -14,9 +15,11 @@ pub mod notify;
 mod operation;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+pub mod reconcile;
 mod reserved;
 mod resumable;
 mod sqlite;
+mod standing;
 mod task;
 mod transaction;
 mod typed;
@@ -25,6 +28,7 @@ mod verdict;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use beside::AccessError;
 pub use call::Call;
 pub use done::{Done, Recorded};
 pub use error::CallError;
@@ -40,6 +44,7 @@ pub use onefold_store_sqlite::{Applied, FileUse, OpenError, Options, SqliteStore
 pub use operation::{OnError, Operation};
 pub use reserved::Performing;
 pub use resumable::{StepError, Steps};
+pub use standing::Standing;
 pub use transaction::{Claim, Claimed};
 pub use verdict::{BoxError, Verdict};
 

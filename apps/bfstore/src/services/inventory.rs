@@ -2,7 +2,7 @@
 //! record of the answer.
 
 use onefold::Verdict;
-use onefold_grpc::{Protection, Whose};
+use onefold::grpc::{Protection, Whose};
 use rusqlite::params;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};

@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onefold::client::{once_client, reqwest};
 use onefold::inbox::{Handled, Incoming};
+use onefold::mail::SmtpSink;
 use onefold::messages::Message;
 use onefold::notify::{Found, LookUp, Mail, Notify};
 use onefold::{BoxError, SqliteTx};
-use onefold_broker_smtp::SmtpSink;
-use onefold_client::{once_client, reqwest};
 use rusqlite::params;
 
 use crate::events::{self, Event};

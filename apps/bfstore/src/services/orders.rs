@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use onefold::grpc::{Protection, Whose};
 use onefold::{BoxError, SqliteTx, Verdict};
-use onefold_grpc::{Protection, Whose};
 use rusqlite::{OptionalExtension, Row, params};
 use tokio::sync::Notify;
 use tonic::service::Routes;

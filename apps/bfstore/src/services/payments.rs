@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onefold::grpc::{Protection, Whose};
+use onefold::reconcile::Registration;
 use onefold::{Onefold, Verdict};
-use onefold_engine::Registration;
-use onefold_grpc::{Protection, Whose};
 use rusqlite::params;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};

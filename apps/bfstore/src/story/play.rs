@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use onefold::messages::{Sending, Sink};
-use onefold_broker_http::{HttpSink, KeyForm, Secret};
+use onefold::webhooks::{HttpSink, KeyForm, Secret};
 use tokio::time::{Instant, sleep};
 
 use crate::events::Event;
