@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use onefold::Onefold;
 use onefold::messages::{ActOnOutgoing, OutboxState, Redrive, Sending, Sink, Which};
-use onefold_broker_http::{HttpSink, KeyForm, Secret};
+use onefold::webhooks::{HttpSink, KeyForm, Secret};
 use rand::RngExt;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;

@@ -60,11 +60,11 @@ impl Outcome {
             let texts = cells.map(|cell| cell.to_string());
             table.add_row([source.name().to_owned()].into_iter().chain(texts));
         }
-        for checkout in 0..plans.len() {
+        for (checkout, plan) in plans.iter().enumerate() {
             for effect in Effect::ALL {
                 let effects = ledger.effects(checkout, effect);
                 if effects != 1 {
-                    let source = plans[checkout].source(effect).name();
+                    let source = plan.source(effect).name();
                     faults.push(format!("checkout {checkout}: {effects} × {} ({source})", effect.name()));
                 }
             }

@@ -251,10 +251,10 @@ impl Traffic {
                 Hop::Service => cell.accepted += 1,
                 Hop::Provider => cell.accepted_by_provider += 1,
             });
-            if (about.hop, about.effect) == (Hop::Service, Effect::Order) {
-                if let Some(order) = message::<Order>(&answer.body) {
-                    self.known.lock().orders.insert(order.order_id, about.checkout);
-                }
+            if (about.hop, about.effect) == (Hop::Service, Effect::Order)
+                && let Some(order) = message::<Order>(&answer.body)
+            {
+                self.known.lock().orders.insert(order.order_id, about.checkout);
             }
         }
         Some(answer)

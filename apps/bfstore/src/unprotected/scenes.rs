@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use async_trait::async_trait;
 use onefold::messages::{Sending, Sink};
-use onefold_broker_http::{HttpSink, KeyForm, Secret};
+use onefold::webhooks::{HttpSink, KeyForm, Secret};
 use rusqlite::Connection;
 use tonic::Code;
 
