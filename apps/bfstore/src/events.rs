@@ -13,11 +13,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use onefold::inbox::{Consumer, Inbound, Receive, Settle};
+use onefold::inbox::{Consumer, Inbound, Receive, Rerun, Settle};
 use onefold::messages::{Destination, Message};
 use onefold::webhooks::{HttpSink, Scheme, Source};
 use onefold::{BoxError, Engine, Key, SqliteStore};
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 
 use crate::safeguard::{self, Safeguard};
 use crate::service::Settings;
@@ -28,6 +29,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(4);
 const SENDING_MAX: Duration = Duration::from_secs(5);
 /// How old a signed time may be.
 const TOLERANCE: Duration = Duration::from_secs(300);
+/// After an error of the store, before it is asked again.
+const RERUN_PAUSE: Duration = Duration::from_secs(1);
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +116,19 @@ pub fn receive(
     };
     let receiving = Arc::new(Receiving { engine: engine.clone(), sender, source, consumer });
     Ok(Router::new().route(&format!("/events/{sender}"), post(take)).with_state(receiving))
+}
+
+/// Handles again, from kept bodies, what permits let through to this build: once for each permit, however often it is
+/// asked.
+pub async fn rerun(consumer: Consumer<SqliteStore>) {
+    loop {
+        match consumer.rerun().await {
+            Ok(rerun) if rerun == Rerun::default() => return,
+            Ok(rerun) => return tracing::info!(?rerun, "handled again, as permitted"),
+            Err(error) => tracing::warn!(%error, "what is permitted could not be handled again"),
+        }
+        sleep(RERUN_PAUSE).await;
+    }
 }
 
 async fn take(State(receiving): State<Arc<Receiving>>, headers: HeaderMap, body: Bytes) -> Response {

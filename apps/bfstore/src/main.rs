@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use bfstore::matrix::{Matrix, Outcome};
 use bfstore::service::Settings;
 use bfstore::stage::{Lines, Stage};
-use bfstore::{SECRETS_VARIABLE, contracts, outside, safeguard, services, story, unprotected};
+use bfstore::{SECRETS_VARIABLE, check, contracts, outside, safeguard, services, story, unprotected};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -48,6 +49,12 @@ enum Command {
     },
     /// Take one protection away at a time, and show the duplicate that it prevents
     Unprotected,
+    /// Compare marks with effects, and name each mark whose effect is not there; exit code 1 if there is one
+    Check {
+        /// Where the databases are
+        #[arg(long)]
+        folder: PathBuf,
+    },
     /// Print what each operation promises
     Contracts,
     /// One of the services
@@ -64,6 +71,12 @@ enum Command {
         /// Started by the rig, which may take protections away
         #[arg(long)]
         rig: bool,
+        /// Seconds for which finished operations and handled messages are known; otherwise as their contracts say
+        #[arg(long)]
+        retention: Option<u64>,
+        /// The build of the handlers of messages
+        #[arg(long, default_value = env!("CARGO_PKG_VERSION"))]
+        build: String,
     },
     /// The payment provider and the mail server
     #[command(hide = true)]
@@ -92,12 +105,14 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Story { chapter } => return story::tell(&std::env::current_exe()?, &chapter).await,
         Command::Matrix { checkouts, seed, folder } => return matrix(checkouts, seed, folder).await,
         Command::Unprotected => return unprotected::show(&std::env::current_exe()?).await,
+        Command::Check { folder } => return check::tell(&folder),
         Command::Contracts => print!("{}", contracts::printed()),
-        Command::Service { name, folder, listen, peer, rig } => {
+        Command::Service { name, folder, listen, peer, rig, retention, build } => {
             safeguard::take_away(rig)?;
             let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;
             let secrets: BTreeMap<String, String> = serde_json::from_str(&secrets)?;
-            let settings = Settings { name, folder, listen, peers: peer.into_iter().collect(), secrets };
+            let (peers, retention) = (peer.into_iter().collect(), retention.map(Duration::from_secs));
+            let settings = Settings { name, folder, listen, peers, secrets, retention, build };
             services::run(&settings).await?;
         }
         Command::Outside { listen } => outside::run(listen).await?,

@@ -2,13 +2,17 @@
 //! there, and nothing else.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bfstore::story::CHAPTERS;
+
+/// How long payment is down: long enough for more attempts than there may be, if nothing bounded them.
+const DOWN_FOR: Duration = Duration::from_secs(3);
 
 async fn play(name: &str) {
     let chapter = CHAPTERS.iter().find(|chapter| chapter.name == name).expect("there is such a chapter");
     let folder = tempfile::tempdir().unwrap();
-    let played = chapter.play(Path::new(env!("CARGO_BIN_EXE_bfstore")), folder.path()).await;
+    let played = chapter.play(Path::new(env!("CARGO_BIN_EXE_bfstore")), folder.path(), DOWN_FOR).await;
     let played = played.unwrap_or_else(|error| {
         // What the services had to say is the only trace of what went wrong.
         panic!("{error:#}; the files are in {}", folder.keep().display())
@@ -60,4 +64,39 @@ async fn c07_two_events_and_a_lost_answer_are_one_mail() {
 #[tokio::test]
 async fn c08_stale_product_event_changes_nothing() {
     play("8").await;
+}
+
+#[tokio::test]
+async fn c09_permitted_build_repairs_what_is_damaged_and_nothing_else() {
+    play("9").await;
+}
+
+#[tokio::test]
+async fn c10_dead_letter_that_nobody_remembers_is_refused_without_a_permit() {
+    play("10").await;
+}
+
+#[tokio::test]
+async fn c11_later_checkout_of_the_same_basket_is_another_order() {
+    play("11").await;
+}
+
+#[tokio::test]
+async fn c12_expired_key_is_refused_and_the_order_protects_without_a_record() {
+    play("12").await;
+}
+
+#[tokio::test]
+async fn c13_payment_that_is_down_is_not_overrun_and_everything_settles() {
+    play("13").await;
+}
+
+#[tokio::test]
+async fn c14_locked_databases_are_asked_again_and_nothing_outside_is_repeated() {
+    play("14").await;
+}
+
+#[tokio::test]
+async fn c15_mark_without_its_effect_is_found_and_named() {
+    play("15").await;
 }

@@ -141,13 +141,6 @@ fn found(books: &Books) -> Rows {
                 ("storefront.checkouts" | "outside.requests", _) => continue,
                 (_, ["processed"] | [_, "processed", _]) if table.ends_with(".incoming") => continue,
                 (_, _) if table.ends_with(".evidence") || table.ends_with(".acts") => continue,
-                // The provider's number is its own.
-                ("payment.captures", [order, customer, cents, _]) => {
-                    (format!("{order} {customer} {cents}"), 1)
-                }
-                ("outside.captures", [order, cents, _, key @ ..]) => {
-                    (format!("{order} {cents} {}", key.join(" ")), 1)
-                }
                 ("notification.requests", [order, _, made]) => (format!("{order} made {made}"), 1),
                 (_, [what, state, count])
                     if table.ends_with(".operations") || table.ends_with(".outgoing") =>

@@ -16,20 +16,28 @@ const AWARD: &str = "INSERT INTO points VALUES (?1, ?2)
     ON CONFLICT (customer_id) DO UPDATE SET points = points + excluded.points";
 /// A point for each euro.
 const CENTS_PER_POINT: i64 = 100;
+/// A build with a bug, which the story repairs: it gives nothing for orders of this much and more.
+const DAMAGED_BUILD: (&str, i64) = ("41", 10_000);
 
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES)?;
-    let consumer = database.onefold.inbox("loyalty").consumer(handle);
+    let build = settings.build.clone();
+    let inbox = database.onefold.inbox(settings.inbox("loyalty"));
+    let consumer = inbox.consumer(move |tx, message| handle(tx, message, &build));
+    tokio::spawn(events::rerun(consumer.clone()));
     serve(settings.listen, events::receive(settings, database.onefold.engine(), "order", consumer)?).await
 }
 
 /// What this writes and the mark of the message are one commit.
-fn handle(tx: &mut SqliteTx<'_>, message: &Incoming) -> Result<Handled, BoxError> {
+fn handle(tx: &mut SqliteTx<'_>, message: &Incoming, build: &str) -> Result<Handled, BoxError> {
     let Event::OrderConfirmed { order_id, customer_id, cents } = serde_json::from_slice(&message.body)?
     else {
         return Ok(Handled::rejected("not an event for loyalty"));
     };
+    if build == DAMAGED_BUILD.0 && cents >= DAMAGED_BUILD.1 {
+        return Ok(Handled::Done);
+    }
     if tx.effect(&safeguard::key(Safeguard::PointsKey, &format!("order-{order_id}/POINTS")))? {
         tx.execute(AWARD, params![customer_id, cents / CENTS_PER_POINT])?;
     }

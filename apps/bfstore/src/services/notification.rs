@@ -42,7 +42,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let _relay =
         onefold.relay(vec![mails.destination("mail").timeout(SENDING_MAX).look_up(archive, LOOK_UP_EVERY)]);
 
-    let consumer = || onefold.inbox("notification").consumer(handle);
+    let consumer = || onefold.inbox(settings.inbox("notification")).consumer(handle);
     let of_order = events::receive(settings, onefold.engine(), "order", consumer())?;
     let of_payment = events::receive(settings, onefold.engine(), "payment", consumer())?;
     serve(settings.listen, of_order.merge(of_payment)).await

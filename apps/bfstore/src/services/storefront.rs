@@ -4,7 +4,7 @@
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use onefold::client::OperationKey;
 use onefold::inbox::{Handled, Incoming};
@@ -29,6 +29,8 @@ INSERT INTO prices VALUES ('lamp', 2500, 0), ('chair', 9900, 0) ON CONFLICT DO N
 ";
 const BEGIN: &str =
     "INSERT INTO checkouts SELECT ?1, ?2, ?3, product, ?5, cents FROM prices WHERE product = ?4";
+const AGAIN: &str = "INSERT INTO checkouts SELECT ?1, basket_id, customer_id, product, quantity, prices.cents
+    FROM checkouts JOIN prices USING (product) WHERE checkout_id = ?2";
 const CHECKOUT: &str =
     "SELECT basket_id, customer_id, product, quantity, cents FROM checkouts WHERE checkout_id = ?1";
 const PRICE: &str = "INSERT INTO prices VALUES (?1, ?2, ?3)
@@ -65,12 +67,13 @@ struct Checkout {
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES)?;
-    let consumer = database.onefold.inbox("storefront").consumer(handle);
+    let consumer = database.onefold.inbox(settings.inbox("storefront")).consumer(handle);
     let products = events::receive(settings, database.onefold.engine(), "catalogue", consumer)?;
     let orders = OrdersClient::new(rpc::peer(settings.peer("order")?)?);
     let pages = Router::new()
         .route("/", get(begin))
         .route("/checkouts/{checkout_id}", get(page).post(buy))
+        .route("/checkouts/{checkout_id}/again", post(again))
         .route("/checkouts/{checkout_id}/order", get(order))
         .with_state(Service { database, orders });
     serve(settings.listen, pages.merge(products)).await
@@ -87,6 +90,17 @@ async fn begin(State(service): State<Service>, Query(wish): Query<Wish>) -> Resu
     };
     match service.database.own(row).await? {
         0 => Err(Status::not_found("there is no such product").into()),
+        _ => Ok(Redirect::to(&location)),
+    }
+}
+
+/// Another checkout of the same basket: somebody wants it once more, so it is another intention with a key of its own.
+async fn again(State(service): State<Service>, Path(earlier): Path<String>) -> Result<Redirect, Refused> {
+    let checkout_id = OperationKey::generate().as_str().to_owned();
+    let location = format!("/checkouts/{checkout_id}");
+    let row = move |own: &rusqlite::Connection| own.execute(AGAIN, [checkout_id, earlier]);
+    match service.database.own(row).await? {
+        0 => Err(Status::not_found("there is no such checkout").into()),
         _ => Ok(Redirect::to(&location)),
     }
 }

@@ -63,6 +63,7 @@ pub struct Stage {
     // Dropped in order of names: nobody depends on the order of ending.
     running: BTreeMap<String, Child>,
     addresses: BTreeMap<String, SocketAddr>,
+    settings: BTreeMap<String, Vec<String>>,
 }
 
 impl Stage {
@@ -85,6 +86,7 @@ impl Stage {
             lines: BTreeMap::new(),
             running: BTreeMap::new(),
             addresses: BTreeMap::new(),
+            settings: BTreeMap::new(),
         };
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let outside = vec!["outside".into(), "--listen".into(), free.to_string()];
@@ -123,6 +125,11 @@ impl Stage {
         let address = *self.addresses.get(name).context("it never ran")?;
         self.start_service(name, address).await?;
         Ok(())
+    }
+
+    /// Settings with which it is started from now on, such as `--build=41`.
+    pub fn set(&mut self, name: &str, settings: &[&str]) {
+        self.settings.insert(name.into(), settings.iter().map(|&setting| setting.into()).collect());
     }
 
     /// Where others reach it.
@@ -171,6 +178,7 @@ impl Stage {
             ["service", name, "--folder", folder, "--listen", &listen.to_string()].map(str::to_owned).into();
         args.extend(self.urls.iter().map(|(peer, url)| format!("--peer={peer}={url}")));
         args.extend(self.set.without.map(|_| "--rig".to_owned()));
+        args.extend(self.settings.get(name).into_iter().flatten().cloned());
         let (child, [address]) = self.part(name, args)?.start().await?;
         self.running.insert(name.into(), child);
         Ok(address)

@@ -1,6 +1,6 @@
 //! What is there in the end: every table of every database, and everything that happened outside, as lines of text.
 //!
-//! Left out are times and ids that dice have made. The layer's own records are there too: operations, messages in and out,
+//! Left out are times, ids that dice have made, and how often a workflow was interrupted. The layer's own records are there too: operations, messages in and out,
 //! effects and versions.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ const OWN: &[(&str, &str, &str)] = &[
     ),
     ("inventory", "stock", "SELECT product, available FROM stock ORDER BY 1"),
     ("inventory", "reservations", "SELECT order_id, product, quantity FROM reservations ORDER BY 1"),
-    ("payment", "captures", "SELECT order_id, customer_id, cents, charge FROM captures ORDER BY 1"),
+    ("payment", "captures", "SELECT order_id, customer_id, cents FROM captures ORDER BY 1"),
     ("notification", "requests", "SELECT order_id, count(*), sum(made) FROM requests GROUP BY 1 ORDER BY 1"),
     ("loyalty", "points", "SELECT customer_id, points FROM points ORDER BY 1"),
 ];
@@ -53,7 +53,17 @@ const LAYER: &[(&str, &str)] = &[
         "evidence",
         "SELECT CASE kind WHEN 0 THEN 'unknown' WHEN 3 THEN 'late_success' WHEN 4 THEN 'happened'
          WHEN 5 THEN 'did_not_happen' ELSE 'other' END, count(*)
-         FROM onefold_events WHERE kind <> 6 GROUP BY 1 ORDER BY 1",
+         FROM onefold_events JOIN onefold_operations ON onefold_operations.seq = onefold_events.operation
+         WHERE kind <> 6 AND onefold_operations.operation <> 'FulfilOrder' GROUP BY 1 ORDER BY 1",
+    ),
+    (
+        "again",
+        "SELECT source, CASE state WHEN 1 THEN 'processed' ELSE 'other' END, 'by', handler, count(*) FROM onefold_inbox
+         WHERE round > 0 GROUP BY 1, 2, 4 ORDER BY 1, 2, 4",
+    ),
+    (
+        "permits",
+        "SELECT consumer, 'of', coalesce(damaged, message), 'by', who FROM onefold_permits ORDER BY number",
     ),
     (
         "acts",
@@ -97,10 +107,14 @@ impl Books {
                 books.add(name, table, lines(&database, sql)?);
             }
         }
-        let keys = lines(&open(folder, "payment")?, "SELECT payment_attempt_id FROM captures")?;
+        let known = lines(&open(folder, "payment")?, "SELECT payment_attempt_id, charge FROM captures")?;
         let captures = happened.captures.iter().map(|captured| {
-            let key = if keys.contains(&captured.key) { "under its own key" } else { "under a foreign key" };
-            format!("{} {} {} {key}", captured.order_id, captured.cents, captured.charge)
+            let key = if known.contains(&format!("{} {}", captured.key, captured.charge)) {
+                "under its own key"
+            } else {
+                "under a foreign key"
+            };
+            format!("{} {} {key}", captured.order_id, captured.cents)
         });
         books.add("outside", "captures", captures.collect());
         books.add("outside", "requests", vec![happened.capture_requests.to_string()]);
@@ -199,14 +213,16 @@ fn counted(text: &str) -> BTreeMap<&str, usize> {
     counted
 }
 
-fn open(folder: &Path, name: &str) -> anyhow::Result<Connection> {
+/// A service's database, to read from.
+pub(crate) fn open(folder: &Path, name: &str) -> anyhow::Result<Connection> {
     let database =
         Connection::open_with_flags(folder.join(format!("{name}.db")), OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     database.busy_timeout(BUSY)?;
     Ok(database)
 }
 
-fn lines(database: &Connection, sql: &str) -> anyhow::Result<Vec<String>> {
+/// The rows of a query, each as one line.
+pub(crate) fn lines(database: &Connection, sql: &str) -> anyhow::Result<Vec<String>> {
     let mut statement = database.prepare(sql)?;
     let columns = statement.column_count();
     let line = |row: &Row<'_>| {

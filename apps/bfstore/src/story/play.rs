@@ -4,18 +4,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use onefold::messages::{Sending, Sink};
+use onefold::Key;
+use onefold::messages::{Message, Sending, Sink};
 use onefold::webhooks::{HttpSink, KeyForm, Secret};
 use tokio::time::{Instant, sleep};
 
 use crate::events::Event;
 use crate::outside::Happened;
 use crate::stage::{Lines, Stage};
-use crate::story::Books;
+use crate::story::books::{self, Books};
 use crate::story::shopper::{Got, Shopper};
 
 /// How long a chapter may take to come to rest.
-const REST_WITHIN: Duration = Duration::from_secs(60);
+const REST_WITHIN: Duration = Duration::from_secs(90);
 /// How often it is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -27,6 +28,8 @@ pub(crate) struct Play {
     /// Events that somebody outside of bfstore has sent.
     sendings: usize,
     kills: usize,
+    /// How long payment is down, where it is.
+    pub(super) down_for: Duration,
 }
 
 /// A chapter that was played.
@@ -42,14 +45,14 @@ pub struct Played {
 }
 
 impl Play {
-    pub(crate) async fn start(binary: &Path, folder: &Path) -> anyhow::Result<Play> {
-        Play::on(Stage::start(binary, folder, Lines::CanLose).await?)
+    pub(crate) async fn start(binary: &Path, folder: &Path, down_for: Duration) -> anyhow::Result<Play> {
+        Play::on(Stage::start(binary, folder, Lines::CanLose).await?, down_for)
     }
 
     /// On a stage that stands.
-    pub(crate) fn on(stage: Stage) -> anyhow::Result<Play> {
+    pub(crate) fn on(stage: Stage, down_for: Duration) -> anyhow::Result<Play> {
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
-        Ok(Play { stage, shopper, submits: 0, sendings: 0, kills: 0 })
+        Ok(Play { stage, shopper, submits: 0, sendings: 0, kills: 0, down_for })
     }
 
     /// Presses the button of a checkout.
@@ -73,20 +76,27 @@ impl Play {
         got
     }
 
-    /// An order that went well.
+    /// The first order, of one lamp, that went well.
     pub(crate) async fn order(&mut self) -> anyhow::Result<()> {
-        let checkout_id = self.shopper.begin(1).await?;
-        let got = self.buy(&checkout_id).await;
-        ensure!(got.order() == Some(1), "the order was not placed: {got:?}");
+        self.order_of(1, 1).await?;
         Ok(())
     }
 
-    /// The catalogue tells the storefront of a product.
+    /// The order of this number, of so many lamps, that went well; its checkout.
+    pub(crate) async fn order_of(&mut self, quantity: u32, number: i64) -> anyhow::Result<String> {
+        let checkout_id = self.shopper.begin(quantity).await?;
+        let got = self.buy(&checkout_id).await;
+        ensure!(got.order() == Some(number), "the order was not placed: {got:?}");
+        Ok(checkout_id)
+    }
+
+    /// The catalogue tells the storefront of a product, in a message of this id.
     pub(crate) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
         let endpoint = format!("{}/events/catalogue", self.stage.url("storefront"));
         let secret = Secret::new(self.stage.secret("catalogue"), KeyForm::Whsec)?;
         let event = Event::ProductChanged { product: "lamp".into(), cents, version };
         let message = event.to("storefront", id, "product-lamp", id).map_err(anyhow::Error::from_boxed)?;
+        let message = Message { id: Key::new(id)?, ..message };
         let sending = HttpSink::new(&endpoint, vec![secret])?.send(&message).await;
         self.sendings += 1;
         ensure!(sending == Sending::Accepted, "the storefront did not take the event: {sending:?}");
@@ -96,6 +106,19 @@ impl Play {
     pub(crate) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
         self.kills += 1;
         self.stage.kill(name).await
+    }
+
+    /// Ends it and starts it again with these settings, as a deployment does.
+    pub(super) async fn deploy(&mut self, name: &str, settings: &[&str]) -> anyhow::Result<()> {
+        self.kill(name).await?;
+        self.stage.set(name, settings);
+        self.stage.start_again(name).await
+    }
+
+    /// The first line that this query has at the service's database.
+    pub(super) fn line_of(&self, service: &str, sql: &str) -> anyhow::Result<String> {
+        let lines = books::lines(&books::open(self.stage.folder(), service)?, sql)?;
+        Ok(lines.into_iter().next().unwrap_or_default())
     }
 
     /// Waits until this is so.

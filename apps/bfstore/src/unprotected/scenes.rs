@@ -82,7 +82,7 @@ impl Scene {
         let balance: Arc<dyn Balance> =
             Arc::new(RefusesOnce { at: self.refused(), done: AtomicBool::new(false) });
         let set = Set { lines: Lines::CanLose, balance: Some(balance), without };
-        let mut play = Play::on(Stage::start_set(binary, folder.path(), set).await?)?;
+        let mut play = Play::on(Stage::start_set(binary, folder.path(), set).await?, Duration::ZERO)?;
         let said = match self.happen(&mut play).await {
             Ok(()) => play.rest().await,
             Err(error) => Err(error),
