@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::plan::Effect;
+use super::plan::{ASK_FOR_MAILS, Effect, Plan, Source};
 use super::traffic::{checkout_of, customer};
 use crate::outside::Happened;
 use crate::story::Books;
@@ -24,9 +24,9 @@ pub struct Ledger {
 type Rows = BTreeMap<String, i64>;
 
 impl Ledger {
-    /// Of so many checkouts. `lamps` is what there was at the beginning.
-    pub fn read(books: &Books, happened: &Happened, checkouts: usize, lamps: usize) -> Ledger {
-        let mut ledger = Ledger { effects: vec![Default::default(); checkouts], faults: Vec::new() };
+    /// Of the checkouts of these plans. `lamps` is what there was at the beginning.
+    pub fn read(books: &Books, happened: &Happened, plans: &[Plan], lamps: usize) -> Ledger {
+        let mut ledger = Ledger { effects: vec![Default::default(); plans.len()], faults: Vec::new() };
         let orders = ledger.orders(books);
         let of_order = |line: &str| {
             let order_id = line.split([' ', '/']).next()?;
@@ -45,7 +45,7 @@ impl Ledger {
             let customer = mail.to.first().and_then(|to| to.strip_suffix("@example.org"));
             ledger.count(customer.and_then(checkout_of), Effect::Notification);
         }
-        let (expected, found) = (expected(&orders, checkouts, lamps), found(books));
+        let (expected, found) = (expected(&orders, plans, lamps), found(books));
         for (row, count) in &found {
             let wanted = expected.get(row).copied().unwrap_or(0);
             if *count > wanted {
@@ -88,18 +88,21 @@ impl Ledger {
 }
 
 /// Every row that should be there, in all databases and outside.
-fn expected(orders: &BTreeMap<String, usize>, checkouts: usize, lamps: usize) -> Rows {
-    let (mut rows, each) = (Rows::new(), checkouts as i64);
-    for checkout in 0..checkouts {
+fn expected(orders: &BTreeMap<String, usize>, plans: &[Plan], lamps: usize) -> Rows {
+    let (mut rows, each) = (Rows::new(), plans.len() as i64);
+    for checkout in 0..plans.len() {
         rows.insert(format!("loyalty.points: {} {POINTS}", customer(checkout)), 1);
     }
     for (order_id, checkout) in orders {
         let customer_id = customer(*checkout);
+        // Two events ask for the mail, and whoever asks by hand does so with a third.
+        let by_hand = plans[*checkout].source(Effect::Notification) == Source::OperatorReplay;
+        let asked = ASK_FOR_MAILS.len() + usize::from(by_hand);
         for row in [
             format!("order.orders: {order_id} {customer_id} lamp 1 {CENTS} confirmed 2"),
             format!("inventory.reservations: {order_id} lamp 1"),
             format!("payment.captures: {order_id} {customer_id} {CENTS}"),
-            format!("notification.requests: {order_id} made 1"),
+            format!("notification.requests: {order_id} {asked} 1"),
             format!("notification.effects: order-{order_id}/ORDER_CONFIRMED"),
             format!("loyalty.effects: order-{order_id}/POINTS"),
             format!("outside.captures: {order_id} {CENTS} under its own key"),
@@ -123,7 +126,7 @@ fn expected(orders: &BTreeMap<String, usize>, checkouts: usize, lamps: usize) ->
     ] {
         rows.insert(row.to_owned(), each);
     }
-    rows.insert(format!("inventory.stock: lamp {}", lamps - checkouts), 1);
+    rows.insert(format!("inventory.stock: lamp {}", lamps - plans.len()), 1);
     rows.insert("inventory.stock: chair 100".into(), 1);
     rows.insert("storefront.prices: chair 9900 0".into(), 1);
     rows.insert("storefront.prices: lamp 2500 0".into(), 1);
@@ -141,7 +144,6 @@ fn found(books: &Books) -> Rows {
                 ("storefront.checkouts" | "outside.requests", _) => continue,
                 (_, ["processed"] | [_, "processed", _]) if table.ends_with(".incoming") => continue,
                 (_, _) if table.ends_with(".evidence") || table.ends_with(".acts") => continue,
-                ("notification.requests", [order, _, made]) => (format!("{order} made {made}"), 1),
                 (_, [what, state, count])
                     if table.ends_with(".operations") || table.ends_with(".outgoing") =>
                 {

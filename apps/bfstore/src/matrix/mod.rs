@@ -103,7 +103,7 @@ impl Matrix {
             looked_up.into_iter().for_each(|checkout| traffic.struck(checkout, Effect::Notification));
         }
         stage.end().await;
-        let ledger = Ledger::read(&books, &happened, checkouts, checkouts + LAMPS_LEFT);
+        let ledger = Ledger::read(&books, &happened, &plans, checkouts + LAMPS_LEFT);
         Ok(Outcome::of(
             &plans,
             &traffic,
