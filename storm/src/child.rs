@@ -1,7 +1,7 @@
 //! A process of the storm: consumes with the inbox, or relays, until it is killed.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -66,7 +66,11 @@ impl Child {
     #[must_use]
     pub fn role(&self) -> Role {
         let role = match self.role.as_str() {
-            CONSUMES => Role::Consumes(Arc::new(Uneven(consumer(&database::open(&self.folder, CONSUMERS))))),
+            CONSUMES => {
+                let consumer = consumer(&database::open(&self.folder, CONSUMERS));
+                let works = self.folder.join(works(std::process::id()));
+                Role::Consumes(Arc::new(Uneven { consumer, works, begun: Once::new() }))
+            }
             _ => Role::Relays,
         };
         std::fs::write(self.folder.join(up(std::process::id())), []).expect("the storm's folder");
@@ -88,6 +92,11 @@ pub(crate) fn up(process: u32) -> String {
     format!("up-{process}")
 }
 
+/// The file by which a consumer tells that it was handed a message.
+pub(crate) fn works(process: u32) -> String {
+    format!("works-{process}")
+}
+
 fn consumer(onefold: &Onefold) -> Consumer<SqliteStore> {
     let mut settings = InboxSettings { park_after: None, ..InboxSettings::new("storm") };
     settings.backoff.first = Duration::from_millis(20);
@@ -103,13 +112,19 @@ fn consumer(onefold: &Onefold) -> Consumer<SqliteStore> {
     })
 }
 
-struct Uneven(Consumer<SqliteStore>);
+struct Uneven {
+    consumer: Consumer<SqliteStore>,
+    /// The file by which it tells that it was handed something.
+    works: PathBuf,
+    begun: Once,
+}
 
 #[async_trait]
 impl Receive for Uneven {
     async fn receive(&self, inbound: Inbound) -> Settle {
+        self.begun.call_once(|| std::fs::write(&self.works, []).expect("the storm's folder"));
         tokio::time::sleep(UNEVEN.mul_f64(rand::random())).await;
-        self.0.receive(inbound).await
+        self.consumer.receive(inbound).await
     }
 }
 

@@ -17,8 +17,8 @@ use crate::{Broker, Copy, shuffled};
 const VARIABLE: &str = "ONEFOLD_STORM";
 const COUNT: usize = 1000;
 /// How long each part of a storm may take.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// How long a process lives.
+const PATIENCE: Duration = Duration::from_secs(1800);
+/// How long a process lives: a consumer from when one of those that were started with it is handed a message.
 const LIFE: Duration = Duration::from_secs(1);
 /// Relays that die before others go on to the end.
 const RELAYS_KILLED: usize = 5;
@@ -65,8 +65,14 @@ impl Storm {
     pub fn new(test: &'static str) -> Storm {
         let directory = TestDirectory::create();
         database::make(directory.path());
+        Storm { directory, test, count: COUNT }.of(COUNT)
+    }
+
+    /// Of so many messages, where `ONEFOLD_STORM` says nothing.
+    #[must_use]
+    pub fn of(self, count: usize) -> Storm {
         let said = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
-        Storm { directory, test, count: said.unwrap_or(COUNT) }
+        Storm { count: said.unwrap_or(count), ..self }
     }
 
     /// Every message 1 to 5 times in shuffled order, and consumers that are killed every second, so many at once.
@@ -83,6 +89,7 @@ impl Storm {
             for _ in 0..at_once {
                 consumers.push(self.start(CONSUMES, broker).await);
             }
+            self.until_they_work(&consumers, broker).await;
             wait::pass_time(LIFE, "consumers are killed every second").await;
             kills += consumers.len();
             drop(consumers);
@@ -163,6 +170,16 @@ impl Storm {
         let process = Process(child);
         wait::until("the process is at work", || up.exists()).await;
         process
+    }
+
+    /// Waits until one of them was handed a message, which takes some brokers longer than a second, or none is left.
+    async fn until_they_work(&self, consumers: &[Process], broker: &mut impl Broker) {
+        let works = |process: &Process| self.directory.file(&child::works(process.0.id())).exists();
+        wait::until_within(PATIENCE, "a message is handed over", async || {
+            let handed = async || consumers.iter().any(works).then_some(());
+            wait::try_some(LIFE, handed).await.is_some() || broker.left().await == 0
+        })
+        .await;
     }
 
     fn folder(&self) -> &Path {

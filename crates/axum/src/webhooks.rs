@@ -14,7 +14,7 @@
 //!         Ok(Handled::Done)
 //!     });
 //!     let stripe = Source::new(Scheme::Stripe, [Secret::new("whsec_of_the_endpoint", KeyForm::Text)?]);
-//!     Ok(Router::new().route("/hooks/stripe", Webhooks::new(onefold, "stripe", stripe, consumer).route()))
+//!     Ok(Router::new().route("/hooks/stripe", Webhooks::new("stripe", stripe, consumer).route()))
 //! }
 //! ```
 //!
@@ -44,7 +44,6 @@ use onefold_core::{Key, Problem, retry};
 use onefold_http::ProblemDocument;
 use onefold_library::inbox::{ConsumeStore, Consumer, Handling, Inbound};
 use onefold_library::messages::ORDERING_KEY;
-use onefold_library::{AtomicStore, Engine, Onefold};
 use onefold_webhooks::{Refusal, Source};
 use serde_json::json;
 
@@ -56,7 +55,6 @@ const DELIVERY_BYTES_MAX: usize = 1 << 20;
 
 /// The webhooks of one source, and who handles them.
 pub struct Webhooks<S: ConsumeStore> {
-    engine: Engine,
     name: String,
     source: Source,
     consumer: Consumer<S>,
@@ -69,16 +67,10 @@ impl<S: ConsumeStore> fmt::Debug for Webhooks<S> {
     }
 }
 
-impl<S: AtomicStore + ConsumeStore + 'static> Webhooks<S> {
+impl<S: ConsumeStore + 'static> Webhooks<S> {
     /// Those of this source, under whose name their ids are unique, for this consumer.
-    pub fn new(
-        onefold: &Onefold<S>,
-        name: impl Into<String>,
-        source: Source,
-        consumer: Consumer<S>,
-    ) -> Webhooks<S> {
-        let (engine, bytes_max) = (onefold.engine().clone(), DELIVERY_BYTES_MAX);
-        Webhooks { engine, name: name.into(), source, consumer, bytes_max }
+    pub fn new(name: impl Into<String>, source: Source, consumer: Consumer<S>) -> Webhooks<S> {
+        Webhooks { name: name.into(), source, consumer, bytes_max: DELIVERY_BYTES_MAX }
     }
 
     /// The longest delivery, in bytes; a longer one is refused with 413. 1 MiB by default.
@@ -118,7 +110,8 @@ impl<S: AtomicStore + ConsumeStore + 'static> Webhooks<S> {
     async fn read(&self, request: Request<Body>) -> Result<Inbound, ProblemDocument> {
         let (parts, mut body) = request.into_parts();
         let headers = parts.headers;
-        let mut verifier = self.source.verifier(&headers, self.engine.unix_time()).map_err(refused)?;
+        let now_s = self.consumer.inbox().engine().unix_time();
+        let mut verifier = self.source.verifier(&headers, now_s).map_err(refused)?;
         let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let mut bytes = Vec::new();
         self.fits(said.unwrap_or(0))?;

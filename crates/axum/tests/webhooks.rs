@@ -1,5 +1,8 @@
 //! Webhooks into an inbox, as their sender meets the route.
 
+#[path = "../examples/webhooks.rs"]
+mod example;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -35,6 +38,7 @@ fn secret() -> Secret {
 }
 
 fn now_s() -> i64 {
+    // clock: a sender signs the time
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
@@ -59,7 +63,7 @@ impl Shop {
             let handled = insert(tx, &message.body)?;
             if told.load(Ordering::SeqCst) { Err("a bug of the business".into()) } else { Ok(handled) }
         });
-        let webhooks = Webhooks::new(&onefold, "shop", source, consumer).delivery_bytes_max(64);
+        let webhooks = Webhooks::new("shop", source, consumer).delivery_bytes_max(64);
         let router = Router::new().route("/hooks", webhooks.route());
         Shop { router, onefold, fails, _directory: directory }
     }
@@ -187,4 +191,9 @@ async fn what_a_signed_delivery_does_not_say_is_told() {
     let lines = [("x-id", "evt_1".to_owned()), ("x-signature", "00".repeat(32))];
     shop.send(&lines, Body::from("a")).await.is(401, "signature-invalid");
     assert_eq!(shop.paid().await, 0);
+}
+
+#[test]
+fn the_example_handles_its_message_once() {
+    example::main().unwrap();
 }

@@ -18,8 +18,8 @@ use crate::delivery::KafkaDelivery;
 use crate::offsets::Offsets;
 use crate::rebalance::Group;
 
-/// How often offsets are committed.
-const COMMIT_EVERY: Duration = Duration::from_secs(1);
+/// How often offsets are committed, where there is anything new: what a killed process has settled since comes again.
+const COMMIT_EVERY: Duration = Duration::from_millis(200);
 /// How long the client is not read while no place is free. Then it is read on, paused, so that the group sees a live
 /// member and can share its partitions out anew.
 const PAUSE_AFTER: Duration = Duration::from_secs(1);

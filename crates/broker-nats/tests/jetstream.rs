@@ -82,7 +82,7 @@ async fn a_message_arrives_with_its_id_and_headers_and_a_second_copy_is_known() 
     let sink = NatsSink::new(client.clone());
     let sent = message(&stream, "m-1", Some("order-1"), "one");
     assert_eq!(sink.send(&sent).await, Sending::Accepted);
-    assert_eq!(sink.send(&sent).await, Sending::Accepted);
+    assert_eq!(sink.send_all(vec![sent.clone(), sent.clone()]).await, [Sending::Accepted, Sending::Accepted]);
 
     let ledger = Arc::new(Ledger::default());
     let consumer = consume(client.clone(), Subscription::new(&stream, "shop"), &ledger);
@@ -109,8 +109,12 @@ async fn what_no_stream_takes_is_not_accepted_and_what_cannot_be_sent_is_refused
     assert!(matches!(sink.send(&all).await, Sending::Refused { .. }));
     let lines = Message { headers: vec![("x".into(), "a\r\nb".into())], ..nowhere.clone() };
     assert!(matches!(sink.send(&lines).await, Sending::Refused { .. }));
-    let large = Message { body: vec![0; 2 << 20], ..nowhere };
+    let large = Message { body: vec![0; 2 << 20], ..nowhere.clone() };
     assert!(matches!(sink.send(&large).await, Sending::Refused { .. }));
+    let answers = sink.send_all(vec![all, nowhere, lines, large]).await;
+    let refused = |sending: &Sending| matches!(sending, Sending::Refused { .. });
+    assert_eq!(answers.iter().map(refused).collect::<Vec<_>>(), [true, false, true, true], "{answers:?}");
+    assert!(matches!(answers[1], Sending::Failed { .. }));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@
 //! # struct OrdersClient<C>(C);
 //! # impl<C> OrdersClient<C> {
 //! #     fn new(connection: C) -> Self { OrdersClient(connection) }
-//! #     async fn place(&mut self, _: tonic::Request<Checkout>) -> Result<tonic::Response<Checkout>, tonic::Status> { todo!() }
+//! #     async fn place(&mut self, _: tonic::Request<Checkout>) -> Result<tonic::Response<Checkout>, tonic::Status> { Err(tonic::Status::cancelled("")) }
 //! # }
 //! use onefold_grpc::client::{Connection, Correlate, channel, under};
 //!

@@ -90,6 +90,11 @@ impl<S: ConsumeStore + 'static> Inbox<S> {
         Inbox { inner: Arc::new(Inner { store, engine: engine.clone(), settings, locks, tally }) }
     }
 
+    /// The engine that counts for it.
+    pub fn engine(&self) -> &Engine {
+        &self.inner.engine
+    }
+
     /// What it promises.
     pub fn settings(&self) -> &InboxSettings {
         &self.inner.settings

@@ -8,6 +8,9 @@ use onefold_core::retry::Backoff;
 pub const ATTEMPTS: u32 = 30;
 /// Messages on their way to one destination at once.
 pub const CONCURRENCY: u32 = 64;
+/// Batches on their way to a destination that takes many messages at once: some are being sent while the store marks
+/// others and gives the next.
+pub(crate) const BATCHES: u32 = 4;
 /// How long one sending may take.
 pub const SENDING_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a lease is longer than a sending may take: the end of the sending is written within it.
@@ -45,6 +48,10 @@ pub(crate) const REDRIVEN_POLL: Duration = Duration::from_secs(1);
 pub(crate) const PAGE: u32 = 100;
 /// How often a webhook is judged anew because others were faster.
 pub(crate) const ADMIT_TRIES: u32 = 5;
+/// How long the number of messages that wait for a handler is believed, and how many times longer than it took to
+/// count them: a twentieth of the time at most is spent on it.
+pub(crate) const ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const ROOM_LOOK_SHARE: u32 = 20;
 /// Bodies of conflicting webhooks that are kept beside one message: enough to see what differs.
 pub(crate) const EVIDENCE_MAX: u64 = 10;
 /// How long an outgoing message can be looked at after it was delivered, where nobody says otherwise.

@@ -61,4 +61,19 @@ pub trait Sink: Send + Sync + 'static {
     /// It bounds its own waiting: the relay drops the future when the lease is nearly over, and then it counts as the
     /// answer that was lost. Reasons name no body and no secret.
     async fn send(&self, message: &Message) -> Sending;
+
+    /// How many messages are handed over at once, to [`Sink::send_all`]: more than one where many are confirmed as
+    /// quickly as one. A relay settles all of them when the last one is answered.
+    fn batch(&self) -> usize {
+        1
+    }
+
+    /// Sends several messages, no two of one ordering key, as [`Sink::send`] sends one. An answer for each, in order.
+    async fn send_all(&self, messages: Vec<Message>) -> Vec<Sending> {
+        let mut answers = Vec::with_capacity(messages.len());
+        for message in &messages {
+            answers.push(self.send(message).await);
+        }
+        answers
+    }
 }

@@ -42,6 +42,10 @@
 //! newer one. Messages that leave with the business are in [`messages`], and the one mail for an effect in
 //! [`notify`].
 //!
+//! What may happen twice, and pages, go beside the boundary over the same connections: [`Onefold::read`] and
+//! [`Onefold::write`]. Where an operation or a message stands say [`Onefold::stands`], [`Onefold::outgoing`] and
+//! [`Onefold::incoming`].
+//!
 //! With the feature `postgres` all of it works over PostgreSQL: see the module `postgres`.
 //!
 //! What a call without a result means is a [`CallError`], which says whether a new key is safe. Results are kept as
@@ -55,9 +59,9 @@
 //! | --- | --- | --- |
 //! | `postgres` | `postgres` | the boundary over PostgreSQL, by tokio-postgres |
 //! | `sqlx` | `sqlx` | the boundary in a transaction of sqlx on PostgreSQL |
-//! | `axum` | `axum` | layer and extractors: key, scope, fingerprint and problem documents |
+//! | `axum` | `axum` | layer and extractors: key, scope, fingerprint and problem documents; with `webhooks` a route that takes them into an inbox |
 //! | `grpc` | `grpc` | the same for unary methods of tonic |
-//! | `client` | `client` | the caller's side: keys, kept intentions, retries |
+//! | `client` | `client` | the caller's side: keys, kept intentions, retries; with `grpc` connections of tonic (`grpc::client`) |
 //! | `webhooks` | `webhooks` | signatures checked and made, and signed webhooks as a destination of the relay |
 //! | `mail`, `nats`, `rabbitmq`, `kafka` | the same names | destinations of the relay, and consumers |
 

@@ -3,8 +3,9 @@
 --
 -- The functions keep their plans for each connection, as those of schema 2 do. Those that name `outbox_open` are called
 -- in transactions at READ COMMITTED, where each of their statements sees what was committed before it; `outbox_put`
--- alone also runs in transactions of the business, of any isolation. Where they name no types the search path is the
--- catalogue's alone, so that no operator of another schema fits better.
+-- alone also runs in transactions of the business, of any isolation. The search path is the catalogue's alone, or, in
+-- those that are called once for a message and for which setting it would cost much, functions are named with their
+-- schema and operators have exactly the types of the catalogue's: so none of another schema fits better.
 
 -- What a message on its way out says. Each has exactly one row in outbox_open or in outbox_done beside it, so this row,
 -- which is the long one, is written once.
@@ -69,7 +70,7 @@ CREATE TABLE onefold.inbox (
     -- 0, or the number of the permit.
     round               integer NOT NULL,
     fingerprint_version smallint NOT NULL,
-    id                  bytea NOT NULL CHECK (octet_length(id) = 32),
+    id                  bytea NOT NULL,
     consumer            bytea NOT NULL,
     source              bytea NOT NULL,
     message             bytea NOT NULL,
@@ -146,7 +147,7 @@ CREATE TABLE onefold.acts (
 CREATE FUNCTION onefold.outbox_put(
     a_now bigint, a_lock bigint, a_id bytea, a_destination bytea, a_address bytea, a_ordering_key bytea, a_form bytea,
     a_cause bytea
-) RETURNS boolean LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     latest bigint;
     us bigint;
@@ -154,13 +155,13 @@ DECLARE
     put_at bigint;
 BEGIN
     IF a_ordering_key IS NOT NULL THEN
-        PERFORM pg_advisory_xact_lock(a_lock);
-        SELECT max(e.place) INTO latest FROM onefold.outbox_open e
+        PERFORM pg_catalog.pg_advisory_xact_lock(a_lock);
+        SELECT pg_catalog.max(e.place) INTO latest FROM onefold.outbox_open e
         WHERE e.destination = a_destination AND e.ordering_key = a_ordering_key;
     END IF;
-    us := floor(extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint;
+    us := extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000::numeric;
     made := coalesce(a_now, us / 1000);
-    put_at := greatest((us << 10) + floor(random() * 1024::double precision)::bigint, latest + 1);
+    put_at := greatest((us << 10) + pg_catalog.floor(pg_catalog.random() * 1024::double precision)::bigint, latest + 1);
     LOOP
         INSERT INTO onefold.outbox (place, created_at, id, destination, address, ordering_key, form)
         VALUES (put_at, made, a_id, a_destination, a_address, a_ordering_key, a_form) ON CONFLICT DO NOTHING;
@@ -180,26 +181,35 @@ END $$;
 -- Gives at most a_limit messages, looking at no more than a_look, and none that is due before a_from. Rows that somebody
 -- else has locked are passed over, so this waits for nobody. A waiting message that has an earlier one of its ordering key
 -- before it is set aside (due_at NULL), under a lock that keeps the earlier one from being closed meanwhile: whoever closes
--- that one afterwards sees that it is to let this one go. The last row has no message: `made` says how far was looked.
+-- that one afterwards sees that it is to let this one go. Whether there is an earlier one is seen in one snapshot with the
+-- message itself: places of one key are in the order of commits, so an earlier one is seen with it or is done. The last row
+-- has no message: `made` says how far was looked.
 CREATE FUNCTION onefold.outbox_take(
     a_now bigint, a_destination bytea, a_limit integer, a_look integer, a_lease_ms bigint, a_hold boolean,
     a_held bytea, a_from bigint,
     OUT now bigint, OUT attempt integer, OUT failures integer, OUT made bigint, OUT id bytea, OUT address bytea,
     OUT ordering_key bytea, OUT form bytea
 ) RETURNS SETOF record LANGUAGE plpgsql VOLATILE
-    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     moment bigint := coalesce(a_now, floor(extract(epoch FROM clock_timestamp()) * 1000::numeric)::bigint);
     since bigint := coalesce(a_from, -9223372036854775808);
     given bigint[] := '{}';
+    attempts integer[] := '{}';
+    failed integer[] := '{}';
+    aside bigint[];
     r record;
-    before bigint;
     looked integer := 0;
     until bigint;
+    -- What the look before has ended with.
+    last_due bigint := since;
+    last_place bigint := -9223372036854775808;
+    room integer;
 BEGIN
     FOR r IN
-        SELECT e.place, e.due_at FROM onefold.outbox_open e
+        SELECT e.place, e.due_at, e.attempt, e.failures FROM onefold.outbox_open e
         WHERE e.destination = a_destination AND e.state = 1 AND e.due_at >= since AND e.due_at <= moment
         ORDER BY e.due_at, e.place LIMIT a_limit FOR UPDATE SKIP LOCKED
     LOOP
@@ -210,6 +220,8 @@ BEGIN
         ELSE
             UPDATE onefold.outbox_open e SET attempt = e.attempt + 1, due_at = moment + a_lease_ms WHERE e.place = r.place;
             given := given || r.place;
+            attempts := attempts || r.attempt + 1;
+            failed := failed || r.failures;
         END IF;
     END LOOP;
     -- More may stand there.
@@ -217,41 +229,65 @@ BEGIN
         until := since;
     END IF;
     looked := 0;
-    IF cardinality(given) < a_limit THEN
-        FOR r IN
+    LOOP
+        room := least(a_limit - cardinality(given), a_look - looked);
+        IF room <= 0 THEN
+            until := least(until, last_due);
+            EXIT;
+        END IF;
+        WITH due AS MATERIALIZED (
             SELECT e.place, e.due_at, e.ordering_key FROM onefold.outbox_open e
-            WHERE e.destination = a_destination AND e.state = 0 AND e.due_at >= since AND e.due_at <= moment
-            ORDER BY e.due_at, e.place LIMIT a_look FOR UPDATE SKIP LOCKED
-        LOOP
-            looked := looked + 1;
-            before := NULL;
-            IF r.ordering_key IS NOT NULL THEN
-                SELECT b.place INTO before FROM onefold.outbox_open b
-                WHERE b.destination = a_destination AND b.ordering_key = r.ordering_key AND b.place < r.place
-                ORDER BY b.place DESC LIMIT 1;
-            END IF;
-            IF before IS NULL THEN
-                UPDATE onefold.outbox_open e SET state = 1, attempt = e.attempt + 1, due_at = moment + a_lease_ms
-                WHERE e.place = r.place;
-                given := given || r.place;
-            ELSE
-                PERFORM FROM onefold.outbox_open b WHERE b.place = before FOR KEY SHARE SKIP LOCKED;
-                IF FOUND THEN
-                    UPDATE onefold.outbox_open e SET due_at = NULL WHERE e.place = r.place;
-                END IF;
-            END IF;
-            IF cardinality(given) >= a_limit OR looked >= a_look THEN
-                until := least(until, r.due_at);
-                EXIT;
-            END IF;
-        END LOOP;
-    ELSE
-        until := since;
-    END IF;
+            WHERE e.destination = a_destination AND e.state = 0 AND e.due_at <= moment
+                AND (e.due_at, e.place) > (last_due, last_place)
+            ORDER BY e.due_at, e.place LIMIT room FOR UPDATE SKIP LOCKED
+        ),
+        judged AS MATERIALIZED (
+            SELECT d.place, d.due_at, CASE WHEN d.ordering_key IS NOT NULL THEN (
+                SELECT b.place FROM onefold.outbox_open b
+                WHERE b.destination = a_destination AND b.ordering_key = d.ordering_key AND b.place < d.place
+                ORDER BY b.place DESC LIMIT 1
+            ) END AS before FROM due d
+        ),
+        sent AS (
+            UPDATE onefold.outbox_open e SET state = 1, attempt = e.attempt + 1, due_at = moment + a_lease_ms
+            FROM judged j WHERE e.place = j.place AND j.before IS NULL
+            RETURNING e.place, e.attempt, e.failures, j.due_at
+        )
+        SELECT j.found, j.due_at, j.place, j.aside, j.befores, s.places, s.attempts, s.failed INTO r
+        FROM (
+            SELECT count(*)::integer AS found, max(d.due_at) AS due_at,
+                (array_agg(d.place ORDER BY d.due_at DESC, d.place DESC))[1] AS place,
+                array_agg(d.place) FILTER (WHERE d.before IS NOT NULL) AS aside,
+                array_agg(d.before) FILTER (WHERE d.before IS NOT NULL) AS befores
+            FROM judged d
+        ) j, (
+            SELECT array_agg(u.place ORDER BY u.due_at, u.place) AS places,
+                array_agg(u.attempt ORDER BY u.due_at, u.place) AS attempts,
+                array_agg(u.failures ORDER BY u.due_at, u.place) AS failed
+            FROM sent u
+        ) s;
+        EXIT WHEN r.found = 0;
+        looked := looked + r.found;
+        last_due := r.due_at;
+        last_place := r.place;
+        given := given || r.places;
+        attempts := attempts || r.attempts;
+        failed := failed || r.failed;
+        IF r.aside IS NOT NULL THEN
+            WITH held AS MATERIALIZED (
+                SELECT a.place FROM unnest(r.aside, r.befores) AS a (place, before)
+                JOIN onefold.outbox_open b ON b.place = a.before FOR KEY SHARE OF b SKIP LOCKED
+            )
+            SELECT array_agg(h.place) INTO aside FROM held h;
+            -- Behind it: a row that this statement has changed could not be locked in it.
+            UPDATE onefold.outbox_open e SET due_at = NULL FROM unnest(aside) AS a (place) WHERE e.place = a.place;
+        END IF;
+        EXIT WHEN r.found < room;
+    END LOOP;
     RETURN QUERY
-        SELECT moment, e.attempt, e.failures, m.created_at, m.id, m.address, m.ordering_key, m.form
-        FROM pg_catalog.unnest(given) WITH ORDINALITY AS g (place, n)
-        JOIN onefold.outbox_open e ON e.place = g.place JOIN onefold.outbox m ON m.place = g.place
+        SELECT moment, g.attempt, g.failed, m.created_at, m.id, m.address, m.ordering_key, m.form
+        FROM unnest(given, attempts, failed) WITH ORDINALITY AS g (place, attempt, failed, n)
+        JOIN onefold.outbox m ON m.place = g.place
         ORDER BY g.n;
     RETURN QUERY SELECT moment, NULL::integer, looked, coalesce(until, moment), NULL::bytea, NULL::bytea, NULL::bytea,
         NULL::bytea;
@@ -290,33 +326,62 @@ BEGIN
     RETURN true;
 END $$;
 
--- Ends sendings: 2 delivered, 0 again after so long, 3 dead, 4 unknown. Locks in the order of places.
+-- Ends sendings: 2 delivered, 0 again after so long, 3 dead, 4 unknown. Locks in the order of places, those that are
+-- delivered first.
 CREATE FUNCTION onefold.outbox_settle(
     a_now bigint, a_ids bytea[], a_attempts integer[], a_states smallint[], a_after_ms bigint[], a_failures integer[],
     a_reasons bytea[],
     OUT n bigint, OUT ok boolean
-) RETURNS SETOF record LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS SETOF record LANGUAGE plpgsql VOLATILE
+    SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET enable_bitmapscan = off
+    SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
     moment bigint := coalesce(a_now, floor(extract(epoch FROM clock_timestamp()) * 1000::numeric)::bigint);
     r record;
 BEGIN
+    WITH input AS MATERIALIZED (
+        SELECT m.place, i.attempt, i.n
+        FROM unnest(a_ids, a_attempts, a_states) WITH ORDINALITY AS i (id, attempt, state, n)
+        JOIN onefold.outbox m ON m.id = i.id WHERE i.state = 2 ORDER BY m.place
+    ),
+    closed AS (
+        DELETE FROM onefold.outbox_open e USING input i
+        WHERE e.place = i.place AND e.attempt = i.attempt AND e.state IN (1, 4)
+        RETURNING i.n, e.place, e.attempt, e.failures, e.destination, e.ordering_key
+    ),
+    done AS (
+        INSERT INTO onefold.outbox_done (place, at, attempt, failures, state)
+        SELECT c.place, moment, c.attempt, c.failures, 2 FROM closed c
+    )
+    SELECT array_agg(c.n) AS ns, array_agg(c.destination) FILTER (WHERE c.ordering_key IS NOT NULL) AS destinations,
+        array_agg(c.ordering_key) FILTER (WHERE c.ordering_key IS NOT NULL) AS ordering_keys INTO r
+    FROM closed c;
+    -- A statement of its own, which sees what was committed while that one waited for locks; see outbox_next.
+    IF r.ordering_keys IS NOT NULL THEN
+        UPDATE onefold.outbox_open e SET due_at = moment
+        FROM (
+            SELECT (
+                SELECT n.place FROM onefold.outbox_open n
+                WHERE n.destination = k.destination AND n.ordering_key = k.ordering_key ORDER BY n.place LIMIT 1
+            ) AS place
+            FROM (SELECT DISTINCT u.* FROM unnest(r.destinations, r.ordering_keys) AS u (destination, ordering_key)) k
+        ) f
+        WHERE e.place = f.place AND e.state = 0 AND e.due_at IS NULL;
+    END IF;
+    RETURN QUERY SELECT c.n, true FROM unnest(r.ns) AS c (n);
     FOR r IN
         SELECT i.n, e.place, i.attempt, i.state, i.after_ms, i.failed, i.reason
         FROM unnest(a_ids, a_attempts, a_states, a_after_ms, a_failures, a_reasons)
             WITH ORDINALITY AS i (id, attempt, state, after_ms, failed, reason, n)
         JOIN onefold.outbox m ON m.id = i.id JOIN onefold.outbox_open e ON e.place = m.place
-        ORDER BY e.place, i.n FOR UPDATE OF e
+        WHERE i.state <> 2 ORDER BY e.place, i.n FOR UPDATE OF e
     LOOP
         n := r.n;
-        IF r.state = 2 THEN
-            ok := onefold.outbox_close(moment, r.place, r.attempt, 1::smallint, 4::smallint, 2::smallint, NULL);
-        ELSE
-            UPDATE onefold.outbox_open e SET state = r.state, failures = e.failures + r.failed, reason = r.reason,
-                ended_at = moment, due_at = CASE r.state WHEN 0 THEN moment + r.after_ms END
-            WHERE e.place = r.place AND e.attempt = r.attempt AND e.state IN (1, 4);
-            ok := FOUND;
-        END IF;
+        UPDATE onefold.outbox_open e SET state = r.state, failures = e.failures + r.failed, reason = r.reason,
+            ended_at = moment, due_at = CASE r.state WHEN 0 THEN moment + r.after_ms END
+        WHERE e.place = r.place AND e.attempt = r.attempt AND e.state IN (1, 4);
+        ok := FOUND;
         RETURN NEXT;
     END LOOP;
 END $$;
@@ -354,6 +419,35 @@ BEGIN
         PERFORM onefold.act(moment, false, a_id, a_kind, a_attempt, a_who, a_reason);
     END IF;
     RETURN acted;
+END $$;
+
+-- Begins with a message of which nothing stands: takes its lock, if nobody has it, and makes the mark that it is
+-- processed, which is true once its handler's transaction commits. The time; NULL: it is to be looked at first, since
+-- somebody has the lock, entries stand, or it says itself that it is too old (a_too_old_at).
+CREATE FUNCTION onefold.inbox_begin(
+    a_now bigint, a_lock bigint, a_id bytea, a_consumer bytea, a_source bytea, a_message bytea, a_handler bytea,
+    a_fingerprint_version smallint, a_fingerprint bytea, a_nonce bigint, a_retention_ms bigint, a_too_old_at bigint,
+    a_kept bytea
+) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    us bigint;
+    moment bigint;
+BEGIN
+    IF NOT pg_catalog.pg_try_advisory_xact_lock(a_lock) THEN
+        RETURN NULL;
+    END IF;
+    us := extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000::numeric;
+    moment := coalesce(a_now, us / 1000);
+    IF a_too_old_at <= moment THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO onefold.inbox (place, received_at, round, fingerprint_version, id, consumer, source, message,
+        fingerprint, handler, state, nonce, failures, ended_at, expires_at, kept)
+    SELECT (us << 10) + (a_nonce & 1023::bigint), moment, 0, a_fingerprint_version, a_id, a_consumer, a_source, a_message,
+        a_fingerprint, a_handler, 1, a_nonce, 0, moment, moment + a_retention_ms, a_kept
+    WHERE NOT EXISTS (SELECT FROM onefold.inbox i WHERE i.id = a_id)
+    ON CONFLICT (id, round) DO NOTHING;
+    RETURN CASE WHEN FOUND THEN moment END;
 END $$;
 
 -- Writes the mark of a message over the one that fails, if there is one. Any other that stands there is an error, so that

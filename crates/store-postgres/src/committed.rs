@@ -1,9 +1,11 @@
-//! One statement in a transaction at READ COMMITTED, whatever the isolation of the database's transactions is.
+//! Statements in a transaction at READ COMMITTED, whatever the isolation of the database's transactions is.
 //!
 //! Functions about messages take locks and then look: at READ COMMITTED each of their statements sees what was
-//! committed before it. The three messages go out at once and cost one round trip. What could not be written is
+//! committed before it. All go out at once, with the transaction's begin and commit, and cost one round trip. What could not be written is
 //! rolled back; an answer that was lost is told as such.
 
+use futures_util::future::join_all;
+use onefold_store::crash;
 use tokio_postgres::Row;
 
 use crate::ask::Ask;
@@ -14,12 +16,24 @@ use crate::server::{Params, RERUNS_MAX, STATEMENT_MAX, Server, Unanswered, pause
 /// Begins such a transaction.
 pub(crate) const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
+/// A statement with its parameters.
+pub(crate) type Statement<'a> = (&'a str, &'a Params<'a>);
+
 impl Server {
     /// Sends a statement in a transaction of its own, and again where it was overtaken.
     pub(crate) async fn ask_committed(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Failed> {
+        let [rows] = self.ask_all_committed([(sql, params)]).await?;
+        Ok(rows)
+    }
+
+    /// Sends several statements in one transaction, in this order, and again where it was overtaken.
+    pub(crate) async fn ask_all_committed<const N: usize>(
+        &self,
+        statements: [Statement<'_>; N],
+    ) -> Result<[Vec<Row>; N], Failed> {
         let mut reruns = 0;
         loop {
-            match self.ask_committed_once(sql, params).await {
+            match self.ask_committed_once(&statements).await {
                 Err(Failed::Rerun(_)) if reruns < RERUNS_MAX => {
                     pause(reruns).await;
                     reruns += 1;
@@ -29,22 +43,30 @@ impl Server {
         }
     }
 
-    async fn ask_committed_once(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Failed> {
+    async fn ask_committed_once<const N: usize>(
+        &self,
+        statements: &[Statement<'_>; N],
+    ) -> Result<[Vec<Row>; N], Failed> {
         let held = Held::new(self.connection().await?);
+        crash::point("postgres.committed.before");
         let asked = async {
-            let statement = held.prepared(sql, params).await?;
-            let (begun, rows, committed) = tokio::join!(
-                biased;
-                held.batch_execute(BEGIN),
-                statement.query(&held, params),
-                held.batch_execute("COMMIT")
-            );
-            let rows = begun.and(rows)?;
-            committed.map(|()| rows)
+            let mut prepared = Vec::with_capacity(N);
+            for (sql, params) in statements {
+                prepared.push(held.prepared(sql, params).await?);
+            }
+            // Each is written when its future is looked at first, so they go out in this order.
+            let all = prepared.iter().zip(statements).map(|(one, (_, params))| one.query(&held, params));
+            let (begun, rows, committed) =
+                tokio::join!(biased; held.batch_execute(BEGIN), join_all(all), held.batch_execute("COMMIT"));
+            begun?;
+            let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
+            committed?;
+            Ok(rows.try_into().expect("each statement has its rows"))
         };
         let Ok(done) = tokio::time::timeout(STATEMENT_MAX, asked).await else {
             return Err(Failed::Lost("the database takes too long".into()));
         };
+        crash::point("postgres.committed.after");
         let done = done.map_err(|error| Failed::of(&error));
         match &done {
             Err(failed) if failed.ends_connection() => drop(held),

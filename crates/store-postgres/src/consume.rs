@@ -1,19 +1,24 @@
 //! A handler's writes and the mark of its message in one transaction.
 //!
+//! A message of which nothing stands is marked when its handler begins, in one statement with the lock, and its
+//! transaction then only commits: the mark is there if and only if the handler's writes are. Wherever something stands,
+//! it is looked at first and the mark is written last.
+//!
 //! The handler runs at the isolation of the database's transactions. Above READ COMMITTED a transaction has its
 //! snapshot before it has waited for a lock; so there the message's lock is not waited for in it: whoever does not
 //! get it at once waits in another transaction, looks whether the message is done, and begins anew where it is not.
 
 use async_trait::async_trait;
-use onefold_core::{InboxState, OperationId};
-use onefold_store::{Atomically, ConsumeStore, Consumed, Finish, Mark, StoreError, reason_of};
+use onefold_core::{InboxState, OperationId, StoreTime};
+use onefold_store::{Atomically, ConsumeStore, Consumed, Finish, Mark, StoreError, crash, reason_of};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::PostgresWork;
 use crate::atomic::{LOCK_WAIT_MAX, Stopped, begun, bounded, closure, lock, locking};
+use crate::claim::version_number;
 use crate::error::Failed;
 use crate::held::Held;
-use crate::inbox::{self, MarkWork};
+use crate::inbox::{self, MarkWork, retention_ms};
 use crate::inbox_row::{self, Standing};
 use crate::row::{get, unreadable};
 use crate::server::pause;
@@ -23,6 +28,10 @@ use crate::tx::About;
 /// Whether the lock is ours, and whether later statements of the transaction see what is committed meanwhile.
 pub(crate) const TRY_LOCK: &str =
     "SELECT pg_try_advisory_xact_lock($1), current_setting('transaction_isolation') = 'read committed'";
+
+/// The time, where the message is new and the lock is ours.
+pub(crate) const BEGIN_NEW: &str =
+    "SELECT onefold.inbox_begin($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
 /// How often a message whose lock was waited for may be another's again before its handler gives way.
 const TURNS_MAX: u32 = 20;
@@ -40,34 +49,101 @@ async fn consume(
     work: &mut PostgresWork,
     store: &PostgresStore,
 ) -> Result<Consumed, Stopped> {
-    let id = mark.mark.id;
-    let (held, mut standing) = match enter(mark, store).await? {
+    if mark.mark.round == 0
+        && let Some((held, now)) = begin_new(mark, store).await?
+    {
+        let (held, finished) = closure(held, mark.mark.id, About::Message, now, work, store).await?;
+        if finished.finish == Finish::Succeeded {
+            mark.commit_marked(held, finished.unseen, store).await?;
+            return Ok(done(now, InboxState::Processed, finished.made_messages, store));
+        }
+        return rejected(mark, held, reason_of(&finished.kept), store).await;
+    }
+    let (held, standing) = match enter(mark, store).await? {
         Ok(entered) => entered,
         Err(consumed) => return Ok(consumed),
     };
-    let (mut held, finished) = closure(held, id, About::Message, standing.now, work, store).await?;
-    let (state, reason) = match finished.finish {
-        Finish::Succeeded => (InboxState::Processed, None),
-        Finish::Rejected => {
-            // Its writes go; the mark is made in a transaction of its own.
-            held.roll_back().await;
-            (held, standing) = inbox::enter(id, store).await?;
-            if let Some(consumed) = mark.judge(&standing) {
-                held.roll_back().await;
-                return Ok(consumed);
-            }
-            (InboxState::Rejected, reason_of(&finished.kept))
-        }
-    };
+    let (held, finished) = closure(held, mark.mark.id, About::Message, standing.now, work, store).await?;
+    if finished.finish == Finish::Rejected {
+        return rejected(mark, held, reason_of(&finished.kept), store).await;
+    }
+    let state = if finished.too_late { InboxState::Superseded } else { InboxState::Processed };
+    let to = mark.done(state, None, &standing.entries);
+    Ok(match mark.commit(held, &to, store).await? {
+        Ok(now) => done(now, state, finished.made_messages, store),
+        Err(found) => found,
+    })
+}
+
+/// A handler that refuses its message: its writes go; the mark is made in a transaction of its own.
+async fn rejected(
+    mark: &MarkWork,
+    held: Held,
+    reason: Option<String>,
+    store: &PostgresStore,
+) -> Result<Consumed, Stopped> {
+    held.roll_back().await;
+    let (held, standing) = inbox::enter(mark.mark.id, store).await?;
+    if let Some(consumed) = mark.judge(&standing) {
+        held.roll_back().await;
+        return Ok(consumed);
+    }
+    let state = InboxState::Rejected;
     let to = mark.done(state, reason.as_deref(), &standing.entries);
-    let now = match mark.commit(held, &to, store).await? {
-        Ok(now) => now,
-        Err(found) => return Ok(found),
-    };
-    if finished.made_messages && state == InboxState::Processed {
+    Ok(match mark.commit(held, &to, store).await? {
+        Ok(now) => done(now, state, false, store),
+        Err(found) => found,
+    })
+}
+
+fn done(now: StoreTime, state: InboxState, made_messages: bool, store: &PostgresStore) -> Consumed {
+    if made_messages {
         store.hints().give();
     }
-    Ok(Consumed::Done { now, state })
+    Consumed::Done { now, state }
+}
+
+/// Begins the handler's transaction with the lock of the message and its mark, as most messages are new. `None`: it is
+/// to be looked at first.
+async fn begin_new(mark: &MarkWork, store: &PostgresStore) -> Result<Option<(Held, StoreTime)>, Stopped> {
+    let mut held = store.server().for_closure().await?;
+    let begin = held.begin(store.closure_time_max());
+    let MarkWork { mark, form, nonce } = mark;
+    let params: [(&(dyn ToSql + Sync), Type); 13] = [
+        (&store.server().now(), Type::INT8),
+        (&lock(mark.id), Type::INT8),
+        (&mark.id.as_bytes().as_slice(), Type::BYTEA),
+        (&mark.identity.consumer.as_bytes(), Type::BYTEA),
+        (&mark.identity.source.as_bytes(), Type::BYTEA),
+        (&mark.identity.message.as_str().as_bytes(), Type::BYTEA),
+        (&mark.handler.as_bytes(), Type::BYTEA),
+        (&version_number(mark.fingerprint.version), Type::INT2),
+        (&mark.fingerprint.digest.as_slice(), Type::BYTEA),
+        (nonce, Type::INT8),
+        (&retention_ms(&mark.retention), Type::INT8),
+        (&mark.too_old_at.map(|at| at.0), Type::INT8),
+        (form, Type::BYTEA),
+    ];
+    let asked = bounded(async {
+        let (open, rows) =
+            tokio::join!(biased; held.batch_execute(&begin), held.query_typed(BEGIN_NEW, &params));
+        open.and(rows).map_err(|error| Failed::of(&error))
+    });
+    let begun = match asked.await {
+        Ok(rows) => rows.first().map_or(Ok(None), |row| get::<Option<i64>>(row, 0)),
+        Err(failed) => {
+            if !failed.ends_connection() {
+                held.roll_back().await;
+            }
+            return Err(failed.into());
+        }
+    };
+    if let Ok(Some(now)) = begun {
+        return Ok(Some((held, StoreTime(now))));
+    }
+    held.roll_back().await;
+    begun?;
+    Ok(None)
 }
 
 type Entered = (Held, Standing);
@@ -103,6 +179,7 @@ async fn try_enter(id: OperationId, store: &PostgresStore) -> Result<Option<Ente
     let lock: [(&(dyn ToSql + Sync), Type); 1] = [(&number, Type::INT8)];
     let params: [(&(dyn ToSql + Sync), Type); 2] =
         [(&store.server().now(), Type::INT8), (&id.as_bytes().as_slice(), Type::BYTEA)];
+    crash::point("postgres.handling.before");
     let asked = bounded(async {
         let (open, tried, rows) = tokio::join!(biased;
             held.batch_execute("BEGIN"),
@@ -123,7 +200,9 @@ async fn try_enter(id: OperationId, store: &PostgresStore) -> Result<Option<Ente
             tokio::join!(biased; held.batch_execute(&wait), held.query_typed(inbox_row::OF, &params));
         waited.and(rows).map(Some).map_err(|error| begun(&error))
     });
-    match asked.await {
+    let asked = asked.await;
+    crash::point("postgres.handling.after");
+    match asked {
         Ok(Some(rows)) => Ok(Some((held, Standing::of(&rows)?))),
         Ok(None) => {
             held.roll_back().await;

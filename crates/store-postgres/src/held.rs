@@ -28,6 +28,8 @@ const AFTER_MAX: Duration = Duration::from_secs(2);
 pub(crate) struct Held {
     connection: Option<Object>,
     time: Option<ClosureTime>,
+    /// The server's limit for each statement, where it was set before the closure began.
+    limit: Option<Duration>,
     /// Among the connections that closures may hold at once.
     _place: Option<OwnedSemaphorePermit>,
 }
@@ -54,23 +56,31 @@ impl ClosureTime {
 
 impl Held {
     pub(crate) fn new(connection: Object) -> Held {
-        Held { connection: Some(connection), time: None, _place: None }
+        Held { connection: Some(connection), time: None, limit: None, _place: None }
     }
 
     /// One for a closure, which may hold it long.
     pub(crate) fn for_closure(connection: Object, place: OwnedSemaphorePermit) -> Held {
-        Held { connection: Some(connection), time: None, _place: Some(place) }
+        Held { connection: Some(connection), time: None, limit: None, _place: Some(place) }
+    }
+
+    /// The statements that begin a transaction for a closure of this time: its first statement needs no limit of its
+    /// own then.
+    pub(crate) fn begin(&mut self, most: Duration) -> String {
+        let limit = most + AFTER_MAX;
+        self.limit = Some(limit);
+        format!("BEGIN; {}", limit_to(limit))
     }
 
     /// A closure begins, whose statements end with its time.
     pub(crate) fn closure_begins(&mut self, most: Duration) {
-        self.time = Some(ClosureTime { most, ends: Instant::now() + most, limit: None });
+        self.time = Some(ClosureTime { most, ends: Instant::now() + most, limit: self.limit.take() });
     }
 
     /// What must be sent before the next statement of the closure, if anything.
     pub(crate) fn limit(&mut self) -> Option<String> {
         let limit = self.time.as_mut()?.renewed(Instant::now())?;
-        Some(format!("SET LOCAL statement_timeout = {}", limit.as_millis()))
+        Some(limit_to(limit))
     }
 
     /// Whether statements are prepared here.
@@ -102,6 +112,10 @@ impl Held {
             self.give_back();
         }
     }
+}
+
+fn limit_to(limit: Duration) -> String {
+    format!("SET LOCAL statement_timeout = {}", limit.as_millis())
 }
 
 impl Deref for Held {

@@ -10,7 +10,7 @@
 use onefold_core::contract::Retention;
 use onefold_core::{FingerprintBuilder, InboxEntry, InboxState, OperationId, StoreTime};
 use onefold_store::codec::{encode_message, message_length};
-use onefold_store::{Consumed, Mark, Sealer, StoreError, Versioned};
+use onefold_store::{Consumed, Mark, Sealer, StoreError, Versioned, crash};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Within;
@@ -35,8 +35,16 @@ pub(crate) const NEWER: &str = "INSERT INTO onefold.entities AS e (entity, versi
 /// A mark with its body sealed.
 pub(crate) struct MarkWork {
     pub(crate) mark: Mark,
-    form: Option<Vec<u8>>,
-    nonce: i64,
+    pub(crate) form: Option<Vec<u8>>,
+    pub(crate) nonce: i64,
+}
+
+/// A retention in milliseconds; `None` is for good.
+pub(crate) fn retention_ms(retention: &Retention) -> Option<i64> {
+    match retention {
+        Retention::For(retention) => Some(duration_ms(*retention)),
+        Retention::Forever => None,
+    }
 }
 
 /// What is written into the row of a message.
@@ -107,10 +115,7 @@ impl MarkWork {
         store: &PostgresStore,
     ) -> Result<Result<StoreTime, Consumed>, Stopped> {
         let mark = &self.mark;
-        let retention = match to.retention {
-            Retention::For(retention) => Some(duration_ms(*retention)),
-            Retention::Forever => None,
-        };
+        let retention = retention_ms(to.retention);
         let params: [(&(dyn ToSql + Sync), Type); 16] = [
             (&store.server().now(), Type::INT8),
             (&mark.id.as_bytes().as_slice(), Type::BYTEA),
@@ -129,12 +134,15 @@ impl MarkWork {
             (&to.reason.map(str::as_bytes), Type::BYTEA),
             (&self.form, Type::BYTEA),
         ];
+        crash::point("postgres.inbox_mark.before");
         let asked = bounded(async {
             let (written, committed) =
                 in_turn(held.query_typed(PUT, &params), held.batch_execute("COMMIT")).await;
             Ok((written, committed.unwrap_or(Ok(()))))
         });
-        let lost = match asked.await {
+        let asked = asked.await;
+        crash::point("postgres.inbox_mark.after");
+        let lost = match asked {
             Ok((written, committed)) => match committing("inbox", &written, &committed) {
                 Committing::Done => {
                     held.give_back();
@@ -162,6 +170,41 @@ impl MarkWork {
         self.fate(lost, store).await
     }
 
+    /// Commits a transaction in which the mark was made. What was seen of it went well; `unseen`: a statement of the
+    /// handler's may have failed, and a transaction that has failed is ended by `COMMIT` without a word.
+    pub(crate) async fn commit_marked(
+        &self,
+        held: Held,
+        unseen: bool,
+        store: &PostgresStore,
+    ) -> Result<(), Stopped> {
+        let commit = if unseen { "SELECT 1; COMMIT" } else { "COMMIT" };
+        let asked = bounded(async { Ok(held.batch_execute(commit).await) }).await;
+        let lost = match asked {
+            Ok(committed) => match committing("inbox", &Ok(()), &committed) {
+                Committing::Done => {
+                    held.give_back();
+                    return Ok(());
+                }
+                Committing::Exists => return Err(Stopped::contended("somebody came between".into())),
+                Committing::Undone(stopped) => {
+                    held.roll_back().await;
+                    return Err(stopped);
+                }
+                Committing::Broken(stopped) => return Err(stopped),
+                Committing::Lost(why) => why,
+            },
+            Err(Failed::Lost(why)) => why,
+            Err(other) => return Err(other.into()),
+        };
+        // Closed first, so that the server need not wait for us.
+        drop(held);
+        match self.fate(lost, store).await? {
+            Ok(_) => Ok(()),
+            Err(found) => Err(Stopped::contended(format!("somebody came between: {found:?}"))),
+        }
+    }
+
     /// What became of a transaction whose commit was not answered. The lock says that the server has ended it.
     async fn fate(&self, why: String, store: &PostgresStore) -> Result<Result<StoreTime, Consumed>, Stopped> {
         tracing::debug!(%why, "the answer to a commit was lost; the mark is looked for");
@@ -184,12 +227,15 @@ pub(crate) async fn enter(id: OperationId, store: &PostgresStore) -> Result<(Hel
     let params: [(&(dyn ToSql + Sync), Type); 2] =
         [(&store.server().now(), Type::INT8), (&id.as_bytes().as_slice(), Type::BYTEA)];
     let begin = begin_with(BEGIN, id);
+    crash::point("postgres.inbox.before");
     let asked = bounded(async {
         let (open, rows) =
             tokio::join!(biased; held.batch_execute(&begin), held.query_typed(inbox_row::OF, &params));
         open.and(rows).map_err(|error| begun(&error))
     });
-    match asked.await {
+    let asked = asked.await;
+    crash::point("postgres.inbox.after");
+    match asked {
         Ok(rows) => match Standing::of(&rows) {
             Ok(standing) => Ok((held, standing)),
             Err(error) => {
@@ -291,6 +337,7 @@ async fn is_newer(
         (&(mark.round > 0), Type::BOOL),
     ];
     let rows = held.query_typed(NEWER, &params).await.map_err(|error| Failed::of(&error))?;
+    crash::point("postgres.newer.after");
     Ok(!rows.is_empty())
 }
 

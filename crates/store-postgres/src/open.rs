@@ -25,6 +25,9 @@ const RECORD_BYTES_MAX: usize = 256 << 20;
 /// How long a closure may hold its transaction, unless the options say otherwise.
 const CLOSURE_TIME_MAX: Duration = Duration::from_secs(10);
 
+/// How long a closure waits for its turn, unless the options say otherwise: as long as most callers wait for an answer.
+const CLOSURE_WAIT_MAX: Duration = Duration::from_secs(30);
+
 /// How a store is opened.
 #[derive(Clone)]
 pub struct Options {
@@ -40,6 +43,10 @@ pub struct Options {
     /// How long a closure of atomic mode may hold its transaction. Beyond it everything is undone; a statement of it
     /// that the server still carries out is ended within two seconds and a quarter of this time.
     pub closure_time_max: Duration,
+    /// How long a closure waits until it is among those that may hold a connection; then its caller is told that the
+    /// store is unavailable, and nothing has run. It waits without a connection. Choose it by the deadline of the
+    /// callers: whoever gives up before that does not take his closure along, which runs when its turn comes.
+    pub closure_wait_max: Duration,
     /// For tests alone: a clock in place of the server's.
     #[doc(hidden)]
     pub test_clock: Option<Arc<dyn Clock>>,
@@ -56,6 +63,7 @@ impl Default for Options {
             connections_max: CONNECTIONS_MAX,
             record_bytes_max: RECORD_BYTES_MAX,
             closure_time_max: CLOSURE_TIME_MAX,
+            closure_wait_max: CLOSURE_WAIT_MAX,
             test_clock: None,
             test_migration: None,
         }
@@ -71,6 +79,7 @@ impl fmt::Debug for Options {
             .field("connections_max", &self.connections_max)
             .field("record_bytes_max", &self.record_bytes_max)
             .field("closure_time_max", &self.closure_time_max)
+            .field("closure_wait_max", &self.closure_wait_max)
             .finish_non_exhaustive()
     }
 }
@@ -84,7 +93,7 @@ pub(crate) struct Opened {
 
 /// Connects and makes the store ready.
 pub(crate) async fn open(address: &Address, options: &Options) -> Result<Opened, OpenError> {
-    let server = Server::new(address, options.connections_max, options.test_clock.clone())?;
+    let server = Server::new(address, options)?;
     let seen = check::look(&server).await?;
     seen.refuse()?;
     for finding in seen.findings().iter().filter(|finding| finding.gravity == Gravity::Warning) {

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use onefold_core::{ActKind, OutboxState};
 use onefold_store::{IfLost, Redrive, Redriving, Sent, Settlement, StoreError, Take};
-use tokio_postgres::types::Type;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
 
 use crate::batch;
+use crate::committed::Statement;
 use crate::low_water::Look;
 use crate::outbox_row::{RawTaken, state_number};
 use crate::row::{clock, count, duration_ms, get};
@@ -43,85 +45,183 @@ const ROUNDS_MAX: u32 = 20;
 /// Messages that are forgotten in one step.
 const STEP_MAX: u32 = 500;
 /// Why a message that was being sent is held.
-const HELD: &str = "the relay was lost while it sent the message";
+const HELD: &[u8] = b"the relay was lost while it sent the message";
 
 /// Gives messages that are due, still sealed.
 pub(crate) async fn take(take: &Take, store: &PostgresStore) -> Result<Vec<RawTaken>, StoreError> {
-    let mut given = Vec::new();
-    for _ in 0..ROUNDS_MAX {
-        let room = take.limit.saturating_sub(u32::try_from(given.len()).unwrap_or(u32::MAX));
-        if room == 0 {
-            break;
-        }
-        let look = store.low_water().look(&take.destination);
-        let (more, looked) = take_once(take, room, &look, store).await?;
-        given.extend(more);
-        if looked < LOOK_MAX.max(room) {
-            break;
-        }
-    }
-    Ok(given)
-}
-
-async fn take_once(
-    take: &Take,
-    room: u32,
-    look: &Look,
-    store: &PostgresStore,
-) -> Result<(Vec<RawTaken>, u32), StoreError> {
-    let number = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-    let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 8] = [
-        (&store.server().now(), Type::INT8),
-        (&take.destination.as_bytes(), Type::BYTEA),
-        (&number(room), Type::INT4),
-        (&number(LOOK_MAX.max(room)), Type::INT4),
-        (&duration_ms(take.lease), Type::INT8),
-        (&(take.if_lost == IfLost::Hold), Type::BOOL),
-        (&HELD.as_bytes(), Type::BYTEA),
-        (&look.from, Type::INT8),
-    ];
-    let mut rows = store.server().ask_committed(TAKE, &params).await?;
-    let unanswered = || StoreError::Unavailable("the database gave no answer".into());
-    let end = rows.pop().ok_or_else(unanswered)?;
-    let (now, looked, until): (i64, i32, i64) = (get(&end, 0)?, get(&end, 2)?, get(&end, 3)?);
-    store.low_water().looked(&take.destination, look, until, now);
-    let taken = rows.iter().map(|row| RawTaken::of(row, &take.destination));
-    Ok((taken.collect::<Result<_, _>>()?, looked.max(0).unsigned_abs()))
+    let mut given = Given::default();
+    given.more(take, store).await?;
+    Ok(given.taken)
 }
 
 /// Ends sendings, in one commit.
 pub(crate) async fn settle(settlements: &[Settlement], server: &Server) -> Result<Vec<bool>, StoreError> {
-    let ids: Vec<&[u8]> = settlements.iter().map(|one| one.id.as_str().as_bytes()).collect();
-    let attempts: Vec<i32> = settlements.iter().map(|one| i32::try_from(one.attempt).unwrap_or(-1)).collect();
-    let (mut states, mut after, mut failures) = (Vec::new(), Vec::new(), Vec::new());
-    let mut reasons: Vec<Option<&[u8]>> = Vec::new();
-    for settlement in settlements {
-        let (state, pause, failed, reason) = match &settlement.sent {
-            Sent::Delivered => (OutboxState::Delivered, Duration::ZERO, false, None),
-            Sent::Again { after, counted, reason } => (OutboxState::Waiting, *after, *counted, Some(reason)),
-            Sent::Dead { reason } => (OutboxState::Dead, Duration::ZERO, true, Some(reason)),
-            Sent::Unknown { reason } => (OutboxState::Unknown, Duration::ZERO, false, Some(reason)),
-        };
-        states.push(state_number(state));
-        after.push(duration_ms(pause));
-        failures.push(i32::from(failed));
-        reasons.push(reason.map(String::as_bytes));
+    let (now, ends) = (server.now(), Ends::of(settlements));
+    ends.ended(&server.ask_committed(SETTLE, &ends.params(&now)).await?)
+}
+
+/// The one, then the other, in one commit.
+pub(crate) async fn settle_and_take(
+    settlements: &[Settlement],
+    take: &Take,
+    store: &PostgresStore,
+) -> Result<(Vec<bool>, Vec<RawTaken>), StoreError> {
+    let (now, ends) = (store.server().now(), Ends::of(settlements));
+    let wish = Wish::of(take, take.limit, store);
+    let statements: [Statement<'_>; 2] = [(SETTLE, &ends.params(&now)), (TAKE, &wish.params())];
+    let [ended, taken] = store.server().ask_all_committed(statements).await?;
+    let ended = ends.ended(&ended)?;
+    let mut given = Given::default();
+    if given.took(wish, taken, store)? == More::Perhaps {
+        given.more(take, store).await?;
     }
-    let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 7] = [
-        (&server.now(), Type::INT8),
-        (&ids, Type::BYTEA_ARRAY),
-        (&attempts, Type::INT4_ARRAY),
-        (&states, Type::INT2_ARRAY),
-        (&after, Type::INT8_ARRAY),
-        (&failures, Type::INT4_ARRAY),
-        (&reasons, Type::BYTEA_ARRAY),
-    ];
-    let mut ended = vec![false; settlements.len()];
-    for row in &server.ask_committed(SETTLE, &params).await? {
-        let place = batch::place(row, settlements.len())?;
-        ended[place] = get(row, 1)?;
+    Ok((ended, given.taken))
+}
+
+/// What was given so far.
+#[derive(Default)]
+struct Given {
+    taken: Vec<RawTaken>,
+    rounds: u32,
+}
+
+/// Whether messages stand behind those that were looked at.
+#[derive(PartialEq, Eq)]
+enum More {
+    No,
+    Perhaps,
+}
+
+impl Given {
+    /// Takes until there are enough, or no more.
+    async fn more(&mut self, take: &Take, store: &PostgresStore) -> Result<(), StoreError> {
+        loop {
+            let given = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
+            let room = take.limit.saturating_sub(given);
+            if room == 0 || self.rounds == ROUNDS_MAX {
+                return Ok(());
+            }
+            let wish = Wish::of(take, room, store);
+            let rows = store.server().ask_committed(TAKE, &wish.params()).await?;
+            if self.took(wish, rows, store)? == More::No {
+                return Ok(());
+            }
+        }
     }
-    Ok(ended)
+
+    fn took(
+        &mut self,
+        wish: Wish<'_>,
+        mut rows: Vec<Row>,
+        store: &PostgresStore,
+    ) -> Result<More, StoreError> {
+        let unanswered = || StoreError::Unavailable("the database gave no answer".into());
+        let end = rows.pop().ok_or_else(unanswered)?;
+        let (now, looked, until): (i64, i32, i64) = (get(&end, 0)?, get(&end, 2)?, get(&end, 3)?);
+        store.low_water().looked(wish.destination, &wish.look, until, now);
+        for row in &rows {
+            self.taken.push(RawTaken::of(row, wish.destination)?);
+        }
+        self.rounds += 1;
+        Ok(if looked < wish.look_max { More::No } else { More::Perhaps })
+    }
+}
+
+/// The parameters of one claim.
+struct Wish<'t> {
+    now: Option<i64>,
+    destination: &'t str,
+    name: &'t [u8],
+    room: i32,
+    look_max: i32,
+    lease_ms: i64,
+    hold: bool,
+    look: Look,
+}
+
+impl<'t> Wish<'t> {
+    fn of(take: &'t Take, room: u32, store: &PostgresStore) -> Wish<'t> {
+        let number = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+        Wish {
+            now: store.server().now(),
+            destination: &take.destination,
+            name: take.destination.as_bytes(),
+            room: number(room),
+            look_max: number(LOOK_MAX.max(room)),
+            lease_ms: duration_ms(take.lease),
+            hold: take.if_lost == IfLost::Hold,
+            look: store.low_water().look(&take.destination),
+        }
+    }
+
+    fn params(&self) -> [(&(dyn ToSql + Sync), Type); 8] {
+        [
+            (&self.now, Type::INT8),
+            (&self.name, Type::BYTEA),
+            (&self.room, Type::INT4),
+            (&self.look_max, Type::INT4),
+            (&self.lease_ms, Type::INT8),
+            (&self.hold, Type::BOOL),
+            (&HELD, Type::BYTEA),
+            (&self.look.from, Type::INT8),
+        ]
+    }
+}
+
+/// Ends of sendings, column by column.
+#[derive(Default)]
+struct Ends<'s> {
+    ids: Vec<&'s [u8]>,
+    attempts: Vec<i32>,
+    states: Vec<i16>,
+    after: Vec<i64>,
+    failures: Vec<i32>,
+    reasons: Vec<Option<&'s [u8]>>,
+}
+
+impl<'s> Ends<'s> {
+    fn of(settlements: &'s [Settlement]) -> Ends<'s> {
+        let mut ends = Ends::default();
+        for Settlement { id, attempt, sent } in settlements {
+            let (state, pause, failed, reason) = match sent {
+                Sent::Delivered => (OutboxState::Delivered, Duration::ZERO, false, None),
+                Sent::Again { after, counted, reason } => {
+                    (OutboxState::Waiting, *after, *counted, Some(reason))
+                }
+                Sent::Dead { reason } => (OutboxState::Dead, Duration::ZERO, true, Some(reason)),
+                Sent::Unknown { reason } => (OutboxState::Unknown, Duration::ZERO, false, Some(reason)),
+            };
+            ends.ids.push(id.as_str().as_bytes());
+            ends.attempts.push(i32::try_from(*attempt).unwrap_or(-1));
+            ends.states.push(state_number(state));
+            ends.after.push(duration_ms(pause));
+            ends.failures.push(i32::from(failed));
+            ends.reasons.push(reason.map(String::as_bytes));
+        }
+        ends
+    }
+
+    fn params<'p>(&'p self, now: &'p Option<i64>) -> [(&'p (dyn ToSql + Sync), Type); 7] {
+        [
+            (now, Type::INT8),
+            (&self.ids, Type::BYTEA_ARRAY),
+            (&self.attempts, Type::INT4_ARRAY),
+            (&self.states, Type::INT2_ARRAY),
+            (&self.after, Type::INT8_ARRAY),
+            (&self.failures, Type::INT4_ARRAY),
+            (&self.reasons, Type::BYTEA_ARRAY),
+        ]
+    }
+
+    /// For each, whether it was the attempt that holds the message. Those that are not in the rows are not.
+    fn ended(&self, rows: &[Row]) -> Result<Vec<bool>, StoreError> {
+        let mut ended = vec![false; self.ids.len()];
+        for row in rows {
+            let place = batch::place(row, ended.len())?;
+            ended[place] = get(row, 1)?;
+        }
+        Ok(ended)
+    }
 }
 
 /// A person's act.
@@ -131,7 +231,7 @@ pub(crate) async fn redrive(act: &Redriving, server: &Server) -> Result<bool, St
         Redrive::Delivered => ActKind::Delivered,
         Redrive::Discard => ActKind::Discarded,
     };
-    let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 7] = [
+    let params: [(&(dyn ToSql + Sync), Type); 7] = [
         (&server.now(), Type::INT8),
         (&act.id.as_str().as_bytes(), Type::BYTEA),
         (&i32::try_from(act.attempt).unwrap_or(-1), Type::INT4),
@@ -153,7 +253,7 @@ pub(crate) async fn sweep(keep: Duration, limit: u32, server: &Server) -> Result
         if step == 0 {
             return Ok(swept);
         }
-        let params: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
+        let params: [(&(dyn ToSql + Sync), Type); 3] =
             [(&server.now(), Type::INT8), (&duration_ms(keep), Type::INT8), (&i64::from(step), Type::INT8)];
         let rows = server.ask(SWEEP, &params, Unanswered::GiveUp).await?;
         let done = rows.first().map(|row| get::<i64>(row, 0)).transpose()?.map_or(0, count);

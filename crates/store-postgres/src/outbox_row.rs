@@ -86,7 +86,8 @@ pub(crate) fn words(row: &impl Columns, column: usize) -> Result<Option<String>,
 
 fn content(id: &Key, form: &[u8], secret: &IdentityKey, sealer: &Sealer) -> Result<KeptMessage, StoreError> {
     let refused = |why: String| StoreError::Refused(format!("the content of an outgoing message: {why}"));
-    let plain = sealer.open(&outgoing_id(id, secret), form).map_err(|error| refused(error.to_string()))?;
+    let plain =
+        sealer.open_as(|| outgoing_id(id, secret), form).map_err(|error| refused(error.to_string()))?;
     decode_message(&plain).map_err(|error| refused(error.to_string()))
 }
 

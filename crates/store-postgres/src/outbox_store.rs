@@ -35,6 +35,17 @@ impl OutboxStore for PostgresStore {
         outbox::settle(&settlements, self.server()).await
     }
 
+    async fn settle_and_take(
+        &self,
+        settlements: Vec<Settlement>,
+        take: Take,
+    ) -> Result<(Vec<bool>, Vec<Taken>), StoreError> {
+        let (ended, taken) = outbox::settle_and_take(&settlements, &take, self).await?;
+        let opener = self.opener();
+        let taken = taken.into_iter().map(|taken| taken.open(opener.secret, opener.sealer));
+        Ok((ended, taken.collect::<Result<_, _>>()?))
+    }
+
     async fn outgoing(&self, id: &Key) -> Result<Option<OutboxEntry>, StoreError> {
         outbox_row::one(id, self.server(), &self.opener()).await
     }

@@ -17,7 +17,7 @@ use tokio_postgres::types::{ToSql, Type};
 use crate::error::{Failed, words};
 use crate::held::Held;
 use crate::prepared::{self, Prepared};
-use crate::{Address, OpenError, tls};
+use crate::{Address, OpenError, Options, tls};
 
 /// How long a statement waits for a connection that is free, or comes about.
 const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -50,17 +50,16 @@ pub(crate) struct Server {
     pool: Pool,
     /// Places of closures among the connections.
     closures: Arc<Semaphore>,
+    /// How long a place is waited for.
+    closure_wait_max: Duration,
     /// A test's own; `None` is the server's.
     clock: Option<Arc<dyn Clock>>,
 }
 
 impl Server {
     /// Connections to this address, none of which is made yet.
-    pub(crate) fn new(
-        address: &Address,
-        connections_max: usize,
-        clock: Option<Arc<dyn Clock>>,
-    ) -> Result<Server, OpenError> {
+    pub(crate) fn new(address: &Address, options: &Options) -> Result<Server, OpenError> {
+        let connections_max = options.connections_max;
         let manager = Manager::from_config(
             address.config.clone(),
             tls::connector(&address.verify)?,
@@ -76,7 +75,12 @@ impl Server {
             .build()
             .map_err(|error| OpenError::Other(error.to_string()))?;
         let closures = connections_max.saturating_sub(LEFT_BY_CLOSURES).max(connections_max / 2).max(1);
-        Ok(Server { pool, closures: Arc::new(Semaphore::new(closures)), clock })
+        Ok(Server {
+            pool,
+            closures: Arc::new(Semaphore::new(closures)),
+            closure_wait_max: options.closure_wait_max,
+            clock: options.test_clock.clone(),
+        })
     }
 
     /// A test's time, the first parameter of every statement that needs the time.
@@ -100,9 +104,13 @@ impl Server {
 
     /// A connection for a closure, when one of those that closures may hold is free.
     pub(crate) async fn for_closure(&self) -> Result<Held, Failed> {
-        match tokio::time::timeout(CONNECTION_WAIT_MAX, self.closures.clone().acquire_owned()).await {
+        match tokio::time::timeout(self.closure_wait_max, self.closures.clone().acquire_owned()).await {
             Ok(Ok(place)) => Ok(Held::for_closure(self.connection().await?, place)),
-            _ => Err(Failed::Unreachable("closures hold every connection that they may".into())),
+            _ => {
+                let waited = self.closure_wait_max;
+                let why = format!("closures have held every connection that they may for {waited:?}");
+                Err(Failed::Unreachable(why))
+            }
         }
     }
 

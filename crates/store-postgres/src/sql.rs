@@ -7,11 +7,11 @@ use crate::{Address, Options, PostgresStore};
 use crate::{
     acts, advance, alone, atomic::new, begin, check, claim, consume, counts, events, grants, inbox,
     inbox_row, inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps,
-    store, survey, sweep, tx,
+    store, survey, sweep, tx, versions,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 66] = [
+const STATEMENTS: [(&str, &str); 71] = [
     ("claim alone", alone::CLAIM),
     ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
@@ -23,6 +23,7 @@ const STATEMENTS: [(&str, &str); 66] = [
     ("apply", tx::APPLY),
     ("version", tx::VERSION),
     ("superseded", tx::SUPERSEDED),
+    ("forget entity", tx::FORGET),
     ("put step", steps::PUT),
     ("steps", steps::OF),
     ("claim", claim::CLAIM),
@@ -49,7 +50,8 @@ const STATEMENTS: [(&str, &str); 66] = [
     ("add key", seal_keys::ADD_KEY),
     ("drop key", seal_keys::DROP_KEY),
     ("key in use", seal_keys::IN_USE),
-    ("put message", outgoing::PUT),
+    ("put message", outgoing::PUT_ONE),
+    ("put messages", outgoing::PUT),
     ("place of a message", outgoing::GOES_TO),
     ("take", outbox::TAKE),
     ("settle", outbox::SETTLE),
@@ -61,6 +63,7 @@ const STATEMENTS: [(&str, &str); 66] = [
     ("outbox now", outbox_row::NOW),
     ("survey outbox", outbox_row::SURVEY),
     ("acts", acts::OF),
+    ("begin with a message", consume::BEGIN_NEW),
     ("put mark", inbox::PUT),
     ("newer", inbox::NEWER),
     ("try lock", consume::TRY_LOCK),
@@ -72,6 +75,8 @@ const STATEMENTS: [(&str, &str); 66] = [
     ("count deliveries", marks::COUNT),
     ("unpark", marks::UNPARK),
     ("sweep inbox", marks::SWEEP),
+    ("sweep entities", versions::ENTITIES),
+    ("sweep notes", versions::NOTES),
     ("grant", permits::GRANT),
     ("permits", permits::OF),
     ("revoke", permits::REVOKE),

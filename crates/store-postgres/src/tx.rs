@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
-use onefold_store::{Applied, Sealer, StoreError};
+use onefold_store::{Applied, Sealer, StoreError, Versions, crash};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -28,6 +28,7 @@ pub(crate) const APPLY: &str =
     ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at
     WHERE p.version < excluded.version";
 pub(crate) const VERSION: &str = "SELECT version FROM onefold.projections WHERE entity = $1";
+pub(crate) const FORGET: &str = "DELETE FROM onefold.projections WHERE entity = $1";
 pub(crate) const SUPERSEDED: &str = "INSERT INTO onefold.superseded (entity, version, operation, at)
     VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
 
@@ -77,7 +78,10 @@ pub struct PostgresTx {
     now: StoreTime,
     makes: Makes,
     made_messages: bool,
+    versions: Versions,
     correlation: Option<String>,
+    /// The last statement was sent, and its end was not seen.
+    unseen: bool,
     failed: Option<Failed>,
 }
 
@@ -89,13 +93,34 @@ impl PostgresTx {
         now: StoreTime,
         makes: Makes,
     ) -> PostgresTx {
-        let (made_messages, correlation, failed) = (false, None, None);
-        PostgresTx { held, operation, about, now, makes, made_messages, correlation, failed }
+        PostgresTx {
+            held,
+            operation,
+            about,
+            now,
+            makes,
+            made_messages: false,
+            versions: Versions::default(),
+            correlation: None,
+            unseen: false,
+            failed: None,
+        }
     }
 
     /// Whether it has made any messages.
     pub(crate) fn made_messages(&self) -> bool {
         self.made_messages
+    }
+
+    /// What it was told of versions.
+    pub(crate) fn versions(&self) -> Versions {
+        self.versions
+    }
+
+    /// Whether the end of the last statement was not seen: its future was dropped. It may have failed, and the
+    /// transaction with it.
+    pub(crate) fn is_unseen(&self) -> bool {
+        self.unseen
     }
 
     pub(crate) fn into_parts(self) -> (Held, Option<Failed>) {
@@ -135,6 +160,7 @@ impl PostgresTx {
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<u64, TxError> {
         refuse(sql)?;
+        self.unseen = true;
         let done = match self.held.limit() {
             Some(limit) => {
                 let both = tokio::join!(biased; self.held.batch_execute(&limit), self.held.execute_typed(sql, params));
@@ -152,6 +178,7 @@ impl PostgresTx {
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, TxError> {
         refuse(sql)?;
+        self.unseen = true;
         let done = match self.held.limit() {
             Some(limit) => {
                 let both =
@@ -174,7 +201,15 @@ impl PostgresTx {
 
     /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
     /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
+    /// A message whose handler is told [`Applied::Superseded`], and of nothing that it is newer, is marked as
+    /// superseded.
     pub async fn apply_if_newer(&mut self, entity: &str, version: i64) -> Result<Applied, TxError> {
+        let applied = self.note_version(entity, version).await?;
+        self.versions.note(applied);
+        Ok(applied)
+    }
+
+    async fn note_version(&mut self, entity: &str, version: i64) -> Result<Applied, TxError> {
         let (operation, at) = (self.operation, self.now.0);
         let entity = entity.as_bytes();
         if self.execute(APPLY, &[&entity, &version, &at]).await? == 1 {
@@ -186,6 +221,12 @@ impl PostgresTx {
         }
         self.execute(SUPERSEDED, &[&entity, &version, &operation.as_bytes().as_slice(), &at]).await?;
         Ok(Applied::Superseded)
+    }
+
+    /// Forgets the version of an entity that is deleted for good, in this transaction: versions are kept until then. An
+    /// event from before that comes later is new again. False: nothing was known of it.
+    pub async fn forget_entity(&mut self, entity: &str) -> Result<bool, TxError> {
+        Ok(self.execute(FORGET, &[&entity.as_bytes()]).await? == 1)
     }
 
     /// Makes a message on its way out, in this transaction. False: it was made before, and nothing is written; what it
@@ -200,16 +241,15 @@ impl PostgresTx {
         // A message that came in stays marked until those that it has brought about are done.
         let cause = (self.about == About::Message).then_some(self.operation);
         let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
-        let outgoing = [outgoing];
-        let (columns, now) = (outgoing::Columns::of(&outgoing), self.makes.now);
-        let rows = self.query_typed(outgoing::PUT, &columns.params(&now, &cause)).await?;
+        let (parts, now) = (outgoing.parts(), self.makes.now);
+        let rows = self.query_typed(outgoing::PUT_ONE, &outgoing.params(&now, &parts, &cause)).await?;
+        crash::point("postgres.message.after");
         let made = rows.first().is_some_and(|row| get(row, 0).unwrap_or(false));
         if !made {
-            let [message] = &outgoing;
-            let place = message.place();
+            let place = outgoing.place();
             let place = place.each_ref().map(|value| (value as &(dyn ToSql + Sync), Type::BYTEA));
             let rows = self.query_typed(outgoing::GOES_TO, &place).await?;
-            message.refused(&rows).map_err(TxError::IdTaken)?;
+            outgoing.refused(&rows).map_err(TxError::IdTaken)?;
         }
         self.made_messages |= made;
         Ok(made)
@@ -230,6 +270,7 @@ impl PostgresTx {
     }
 
     fn noted<A>(&mut self, done: Result<A, tokio_postgres::Error>) -> Result<A, TxError> {
+        self.unseen = false;
         if let Err(error) = &done
             && self.failed.is_none()
         {

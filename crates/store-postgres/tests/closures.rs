@@ -7,10 +7,10 @@ use std::time::Duration;
 use asking::{claim, open, open_with, settle};
 use bytes::BytesMut;
 use onefold_core::contract::{OnStale, Retention};
-use onefold_core::{Kept, Resource, State};
+use onefold_core::{FingerprintBuilder, Kept, Key, MessageIdentity, Resource, State};
 use onefold_store::{
-    Advance, Advanced, Also, AtomicStore, Atomically, Claim, Ended, Entry, Finish, OperationStore, Promise,
-    Start, Step, StoreError,
+    Advance, Advanced, Also, AtomicStore, Atomically, Claim, ConsumeStore, Consumed, Ended, Entry, Finish,
+    InboxStore, Mark, OperationStore, Promise, Start, Step, StoreError,
 };
 use onefold_store_postgres::{Options, PostgresStore, PostgresWork};
 use onefold_testkit::pgbouncer;
@@ -27,6 +27,22 @@ fn done() -> Ended {
 
 fn new(store: &PostgresStore, key: &str) -> Entry {
     Entry::New(Box::new(claim(store, key)))
+}
+
+fn mark(store: &PostgresStore, message: &str) -> Mark {
+    let message = Key::new(message).expect("a valid key");
+    let identity = MessageIdentity { consumer: "loyalty".into(), source: "shop".into(), message };
+    let secret = store.identity_key();
+    Mark {
+        id: identity.id(secret),
+        round: 0,
+        identity,
+        handler: "1".into(),
+        fingerprint: FingerprintBuilder::new(secret).part("body", b"x").finish(),
+        retention: Retention::Forever,
+        too_old_at: None,
+        body: None,
+    }
 }
 
 /// One connection, so that each closure gets what the one before has left.
@@ -70,6 +86,42 @@ async fn statement_that_was_given_up_does_not_hold_up_the_rollback() {
     };
     assert!(matches!(ended, Atomically::Committed { .. }), "{ended:?}");
     assert_eq!(database.ask("SELECT left_over FROM stock").await, "0");
+}
+
+/// `COMMIT` would end the transaction that has failed without a word.
+#[tokio::test]
+async fn handler_that_does_not_see_its_statement_fail_is_not_done() {
+    let what = "handlers that give up a statement on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    database.execute("CREATE TABLE points (customer text PRIMARY KEY)").await;
+    let (mut other, connection) = tokio_postgres::connect(&database.url(), NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let held = other.transaction().await.expect("it begins");
+    held.execute("INSERT INTO points VALUES ('ann')", &[]).await.expect("the row is made");
+
+    let store = open(&database.url()).await;
+    let (gave_up, given_up) = tokio::sync::oneshot::channel();
+    let mut gave_up = Some(gave_up);
+    let mut work = PostgresWork::new(move |tx| {
+        let gave_up = gave_up.take();
+        Box::pin(async move {
+            let insert = tx.execute("INSERT INTO points VALUES ('ann')", &[]);
+            assert!(timeout(Duration::from_millis(50), insert).await.is_err(), "it waits for the other");
+            gave_up.map(|gave_up| gave_up.send(()));
+            done()
+        })
+    });
+    let mark = mark(&store, "evt-1");
+    let id = mark.id;
+    let consuming = store.consume(mark, &mut work);
+    let committing = async {
+        given_up.await.expect("the handler runs");
+        held.commit().await.expect("the other one is faster");
+    };
+    let (consumed, ()) =
+        timeout(DEADLINE, async { tokio::join!(consuming, committing) }).await.expect("it ends");
+    assert!(!matches!(consumed, Ok(Consumed::Done { .. })), "{consumed:?}");
+    assert!(store.entries(id).await.expect("the store works").is_empty(), "{consumed:?}");
 }
 
 /// A server works on for a connection that is gone; so does a pooler's.

@@ -1,7 +1,7 @@
 //! What people did to messages: added with the act, forgotten with the message.
 
 use onefold_core::{Act, ActKind, OperationId, StoreTime};
-use onefold_store::Redrive;
+use onefold_store::{Redrive, crash};
 use rusqlite::{Connection, params};
 
 use crate::batch::Batch;
@@ -43,6 +43,7 @@ pub(crate) fn add(
 ) -> rusqlite::Result<()> {
     let row = params![message.as_bytes(), batch.now_ms(), kind_number(kind), attempt, who, reason];
     batch.connection.prepare_cached(ADD)?.execute(row)?;
+    crash::point("sqlite.act.after");
     batch.wrote();
     Ok(())
 }

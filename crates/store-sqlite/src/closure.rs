@@ -48,6 +48,8 @@ pub(crate) struct Left {
     pub(crate) finish: Finish,
     pub(crate) kept: Kept,
     pub(crate) resource: Option<Resource>,
+    /// Whether what it was run for came too late.
+    pub(crate) too_late: bool,
 }
 
 /// Why a closure leaves nothing.
@@ -67,11 +69,11 @@ impl Running {
     ) -> Result<Result<Left, Nothing>, JobError> {
         let mut closure = self.work.0.lock();
         let (fence, sealer, time) = (batch.fence, &*self.sealer, self.time);
-        let (ended, overran, made) = {
+        let (ended, overran, made, versions, is_broken) = {
             let mut tx = SqliteTx::new(batch, id, about, sealer);
             let running = AssertUnwindSafe(|| closure(&mut tx));
             let (ended, overran) = fence.around(time, || catch_unwind(running));
-            (ended, overran, tx.made_messages())
+            (ended, overran, tx.made_messages(), tx.versions(), tx.is_broken())
         };
         if batch.connection.is_autocommit() {
             let why = "a closure made SQLite roll the whole transaction back";
@@ -81,12 +83,15 @@ impl Running {
             let why = format!("the closure held the database for longer than {time:?}");
             return Ok(Err(Nothing::Stopped(why)));
         }
+        if is_broken {
+            return Ok(Err(Nothing::Stopped("a message could be made by half only".into())));
+        }
         Ok(match ended {
             Ok(Ended::Finished { finish, kept, resource }) => {
                 if made && finish == Finish::Succeeded {
                     batch.messages_wait();
                 }
-                Ok(Left { finish, kept, resource })
+                Ok(Left { finish, kept, resource, too_late: versions.came_too_late() })
             }
             Ok(Ended::NotDone) => Err(Nothing::NotDone),
             Ok(Ended::Again(why)) => Err(Nothing::Again(why)),

@@ -5,7 +5,7 @@
 
 use onefold_core::{ActKind, FingerprintBuilder, InboxEntry, InboxState, Message, OperationId};
 use onefold_store::codec::{encode_message, message_length};
-use onefold_store::{Consumed, DeliveryCounts, Mark, Sealer, Versioned};
+use onefold_store::{Consumed, DeliveryCounts, Mark, Sealer, Versioned, crash};
 use rusqlite::{OptionalExtension, params};
 
 use crate::acts;
@@ -113,6 +113,7 @@ impl MarkWork {
 
     fn put(&self, to: &State<'_>, batch: &mut Batch<'_>) -> Result<(), JobError> {
         let (mark, seq) = (&self.mark, batch.next_seq());
+        crash::point("sqlite.mark.before");
         batch.connection.prepare_cached(PUT)?.execute(params![
             seq,
             mark.id.as_bytes(),
@@ -130,6 +131,7 @@ impl MarkWork {
             to.reason,
             self.form,
         ])?;
+        crash::point("sqlite.mark.after");
         batch.wrote();
         Ok(())
     }
@@ -173,6 +175,7 @@ impl Accept {
         if newer {
             let row = params![entity, versioned.version, mark.id.as_bytes()];
             batch.connection.prepare_cached(SET_VERSION)?.execute(row)?;
+            crash::point("sqlite.version.after");
         }
         Ok(newer)
     }
@@ -273,6 +276,7 @@ impl Work for Unpark {
             let row = params![self.id.as_bytes(), self.round, batch.now_ms()];
             let unparked = batch.connection.prepare_cached(UNPARK)?.execute(row)? > 0;
             if unparked {
+                crash::point("sqlite.unpark.after");
                 acts::add(self.id, ActKind::Redriven, self.round, &self.who, &self.reason, batch)?;
             }
             Ok(unparked)

@@ -8,9 +8,10 @@ use onefold_core::{IdentityKey, Key};
 use onefold_core::{Message, OperationId, OutboxState, StoreTime, outgoing_id};
 use onefold_store::codec::{encode_message, message_length};
 use onefold_store::{
-    Grant, IfLost, Redrive, Redriving, Sealer, Sent, Settlement, StoreError, StoredLease, Take, id_is_taken,
+    Grant, IfLost, Redrive, Redriving, Sealer, Sent, Settlement, StoreError, StoredLease, Take, crash,
+    id_is_taken,
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use crate::acts;
 use crate::batch::Batch;
@@ -67,9 +68,11 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     pub(crate) fn new(message: Message, identity_key: &IdentityKey, sealer: &Sealer) -> Outgoing {
         let Message { id, destination, address, ordering_key, headers, body } = message;
-        let digest = outgoing_id(&id, identity_key);
-        let form =
-            sealer.seal(&digest, message_length(&headers, &body), |out| encode_message(&headers, &body, out));
+        let form = sealer.seal_as(
+            || outgoing_id(&id, identity_key),
+            message_length(&headers, &body),
+            |out| encode_message(&headers, &body, out),
+        );
         Outgoing { id, destination, address, ordering_key, form }
     }
 
@@ -77,7 +80,8 @@ impl Outgoing {
         self.form.len()
     }
 
-    /// Makes it, if its id is new: says whether it is. An error may leave half of it: it is made in a savepoint.
+    /// Makes it, if its id is new: says whether it is. An error may leave half of it: it is made in a savepoint, or
+    /// taken back by [`take_back`].
     pub(crate) fn make(
         &self,
         cause: Option<OperationId>,
@@ -97,9 +101,11 @@ impl Outgoing {
         if made == 0 {
             return Ok(false);
         }
+        crash::point("sqlite.message.after");
         let cause = cause.as_ref().map(OperationId::as_bytes);
         let open = params![seq, self.destination, self.ordering_key, now.0, cause];
         connection.prepare_cached(OPEN)?.execute(open)?;
+        crash::point("sqlite.message_open.after");
         Ok(true)
     }
 
@@ -109,6 +115,11 @@ impl Outgoing {
         let same = connection.prepare_cached(GOES_TO)?.query_row(place, |row| row.get::<_, bool>(0));
         Ok((same.optional()? == Some(false)).then(|| id_is_taken(&self.id, &self.destination)))
     }
+}
+
+/// Takes back what an error has left of a message that was to be made under this number.
+pub(crate) fn take_back(seq: i64, connection: &Connection) -> rusqlite::Result<()> {
+    connection.prepare_cached(FORGET)?.execute([seq]).map(drop)
 }
 
 /// Makes messages; says how many are new.
@@ -204,33 +215,40 @@ fn take(take: &Take, batch: &mut Batch<'_>) -> Result<Vec<RawTaken>, JobError> {
             && let Some(row) = rows.next()?
         {
             let taken = RawTaken::of(row, &take.destination, now)?;
-            let digest = outgoing_id(&taken.id, batch.identity_key);
             if let Some((granted, until)) = taken.lease {
-                let lease = StoredLease { id: digest, attempt: taken.attempt, granted, until };
+                let lease = StoredLease { id: lease_id(taken.seq), attempt: taken.attempt, granted, until };
                 if batch.judge.judge(&lease, batch.moment).is_alive() {
                     continue;
                 }
             }
-            found.push((digest, taken));
+            found.push(taken);
         }
     }
-    let mut given = Vec::new();
-    for (digest, mut taken) in found {
+    let mut given = Vec::with_capacity(found.len());
+    let mut send = connection.prepare_cached(SEND)?;
+    for mut taken in found {
         batch.wrote();
         if taken.lease.is_some() && take.if_lost == IfLost::Hold {
             let state = state_number(OutboxState::Unknown);
             let stay = params![taken.seq, state, None::<i64>, taken.failures, HELD, now.0];
             connection.prepare_cached(STAY)?.execute(stay)?;
-            batch.grant(Grant::Ended(digest));
+            batch.grant(Grant::Ended(lease_id(taken.seq)));
             continue;
         }
         taken.attempt = taken.attempt.saturating_add(1);
-        let send = params![taken.seq, taken.attempt, now.0, now.plus(take.lease).0];
-        connection.prepare_cached(SEND)?.execute(send)?;
-        batch.grant(Grant::held(digest, taken.attempt, batch.moment, take.lease));
+        send.execute(params![taken.seq, taken.attempt, now.0, now.plus(take.lease).0])?;
+        crash::point("sqlite.sending.after");
+        batch.grant(Grant::held(lease_id(taken.seq), taken.attempt, batch.moment, take.lease));
         given.push(taken);
     }
     Ok(given)
+}
+
+/// What the lease of a message is known by in this process: no digest of an operation looks so.
+fn lease_id(seq: i64) -> OperationId {
+    let mut bytes = *b"the lease of an outgoing message";
+    bytes[24..].copy_from_slice(&seq.to_be_bytes());
+    OperationId::from_bytes(bytes)
 }
 
 /// A message that is not done, as far as it matters to a change.
@@ -243,8 +261,7 @@ struct Stands {
     ordering_key: Option<String>,
 }
 
-fn stands(id: &Key, batch: &Batch<'_>) -> rusqlite::Result<Option<Stands>> {
-    let mut statement = batch.connection.prepare_cached(STANDS)?;
+fn stands(id: &Key, statement: &mut CachedStatement<'_>) -> rusqlite::Result<Option<Stands>> {
     let one = statement.query_row([id.as_str()], |row| {
         Ok(Stands {
             seq: row.get(0)?,
@@ -273,22 +290,53 @@ impl Stands {
     ) -> rusqlite::Result<()> {
         let due = due.map(|due| due.0);
         let stay = params![self.seq, state_number(state), due, failures, reason, batch.now_ms()];
-        batch.connection.prepare_cached(STAY)?.execute(stay).map(drop)
+        batch.connection.prepare_cached(STAY)?.execute(stay)?;
+        crash::point("sqlite.stay.after");
+        Ok(())
     }
 
     /// It is done, and the next one of its ordering key may go.
-    fn done(&self, state: OutboxState, reason: Option<&str>, batch: &mut Batch<'_>) -> rusqlite::Result<()> {
+    fn done(
+        &self,
+        state: OutboxState,
+        reason: Option<&str>,
+        ends: &mut Ends<'_>,
+        batch: &mut Batch<'_>,
+    ) -> rusqlite::Result<()> {
         let now = batch.now_ms();
-        batch.connection.prepare_cached(CLOSE)?.execute([self.seq])?;
-        let done = params![self.seq, state_number(state), now, self.attempt, self.failures, reason];
-        batch.connection.prepare_cached(DONE)?.execute(done)?;
+        ends.close.execute([self.seq])?;
+        crash::point("sqlite.close.after");
+        ends.done.execute(params![
+            self.seq,
+            state_number(state),
+            now,
+            self.attempt,
+            self.failures,
+            reason
+        ])?;
+        crash::point("sqlite.sent.after");
         if let Some(key) = &self.ordering_key {
             let next = batch.connection.prepare_cached(NEXT)?.execute(params![self.destination, key, now])?;
             if next > 0 {
+                crash::point("sqlite.next_of_key.after");
                 batch.messages_wait();
             }
         }
         Ok(())
+    }
+}
+
+/// The statements of every end, at hand for many.
+struct Ends<'c> {
+    stands: CachedStatement<'c>,
+    close: CachedStatement<'c>,
+    done: CachedStatement<'c>,
+}
+
+impl<'c> Ends<'c> {
+    fn of(batch: &Batch<'c>) -> rusqlite::Result<Ends<'c>> {
+        let prepare = |sql| batch.connection.prepare_cached(sql);
+        Ok(Ends { stands: prepare(STANDS)?, close: prepare(CLOSE)?, done: prepare(DONE)? })
     }
 }
 
@@ -299,16 +347,32 @@ impl Work for Settle {
     type Answer = Vec<bool>;
 
     fn run(&self, batch: &mut Batch<'_>) -> Result<Vec<bool>, JobError> {
-        batch.in_savepoint(|batch| self.0.iter().map(|settlement| settle(settlement, batch)).collect())
+        batch.in_savepoint(|batch| settle_all(&self.0, batch))
     }
 }
 
-fn settle(settlement: &Settlement, batch: &mut Batch<'_>) -> Result<bool, JobError> {
-    let found = stands(&settlement.id, batch)?;
+/// Ends of sendings, and a wish for more to send.
+pub(crate) struct SettleAndTake(pub(crate) Vec<Settlement>, pub(crate) Take);
+
+impl Work for SettleAndTake {
+    type Answer = (Vec<bool>, Vec<RawTaken>);
+
+    fn run(&self, batch: &mut Batch<'_>) -> Result<Self::Answer, JobError> {
+        batch.in_savepoint(|batch| Ok((settle_all(&self.0, batch)?, take(&self.1, batch)?)))
+    }
+}
+
+fn settle_all(settlements: &[Settlement], batch: &mut Batch<'_>) -> Result<Vec<bool>, JobError> {
+    let mut ends = Ends::of(batch)?;
+    settlements.iter().map(|settlement| settle(settlement, &mut ends, batch)).collect()
+}
+
+fn settle(settlement: &Settlement, ends: &mut Ends<'_>, batch: &mut Batch<'_>) -> Result<bool, JobError> {
+    let found = stands(&settlement.id, &mut ends.stands)?;
     let held = [OutboxState::Sending, OutboxState::Unknown];
     let Some(stands) = found.filter(|stands| stands.is(held, settlement.attempt)) else { return Ok(false) };
     match &settlement.sent {
-        Sent::Delivered => stands.done(OutboxState::Delivered, None, batch)?,
+        Sent::Delivered => stands.done(OutboxState::Delivered, None, ends, batch)?,
         Sent::Again { after, counted, reason } => {
             let failures = stands.failures.saturating_add(u32::from(*counted));
             let due = batch.moment.time.plus(*after);
@@ -323,7 +387,7 @@ fn settle(settlement: &Settlement, batch: &mut Batch<'_>) -> Result<bool, JobErr
         }
     }
     batch.wrote();
-    batch.grant(Grant::Ended(outgoing_id(&settlement.id, batch.identity_key)));
+    batch.grant(Grant::Ended(lease_id(stands.seq)));
     Ok(true)
 }
 
@@ -336,7 +400,8 @@ impl Work for Redriving {
 }
 
 fn redrive(act: &Redriving, batch: &mut Batch<'_>) -> Result<bool, JobError> {
-    let found = stands(&act.id, batch)?;
+    let mut ends = Ends::of(batch)?;
+    let found = stands(&act.id, &mut ends.stands)?;
     let waits = [OutboxState::Dead, OutboxState::Unknown];
     let Some(stands) = found.filter(|stands| stands.is(waits, act.attempt)) else { return Ok(false) };
     match act.redrive {
@@ -345,8 +410,8 @@ fn redrive(act: &Redriving, batch: &mut Batch<'_>) -> Result<bool, JobError> {
             stands.stay(OutboxState::Waiting, Some(due), 0, &act.reason, batch)?;
             batch.messages_wait();
         }
-        Redrive::Delivered => stands.done(OutboxState::Delivered, Some(&act.reason), batch)?,
-        Redrive::Discard => stands.done(OutboxState::Discarded, Some(&act.reason), batch)?,
+        Redrive::Delivered => stands.done(OutboxState::Delivered, Some(&act.reason), &mut ends, batch)?,
+        Redrive::Discard => stands.done(OutboxState::Discarded, Some(&act.reason), &mut ends, batch)?,
     }
     let id = outgoing_id(&act.id, batch.identity_key);
     acts::add(id, acts::kind_of_redrive(act.redrive), act.attempt, &act.who, &act.reason, batch)?;

@@ -75,7 +75,8 @@ fn key(row: &Row<'_>, column: usize) -> rusqlite::Result<Key> {
 
 fn content(id: &Key, form: &[u8], secret: &IdentityKey, sealer: &Sealer) -> Result<KeptMessage, StoreError> {
     let refused = |why: String| StoreError::Refused(format!("the content of an outgoing message: {why}"));
-    let plain = sealer.open(&outgoing_id(id, secret), form).map_err(|error| refused(error.to_string()))?;
+    let plain =
+        sealer.open_as(|| outgoing_id(id, secret), form).map_err(|error| refused(error.to_string()))?;
     decode_message(&plain).map_err(|error| refused(error.to_string()))
 }
 

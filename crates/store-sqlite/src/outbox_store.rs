@@ -8,7 +8,7 @@ use onefold_store::{
     Hint, OutboxPage, OutboxQuery, OutboxStore, OutboxSurvey, Redriving, Settlement, StoreError, Take, Taken,
 };
 
-use crate::outbox::{Enqueue, Outgoing, Settle, SweepOutbox, any_due};
+use crate::outbox::{Enqueue, Outgoing, Settle, SettleAndTake, SweepOutbox, any_due};
 use crate::store::SqliteStore;
 use crate::sweep::STEP_RECORDS_MAX;
 use crate::{acts, outbox_row, read};
@@ -32,6 +32,16 @@ impl OutboxStore for SqliteStore {
 
     async fn settle_sent(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, StoreError> {
         self.errand(Settle(settlements)).await
+    }
+
+    async fn settle_and_take(
+        &self,
+        settlements: Vec<Settlement>,
+        take: Take,
+    ) -> Result<(Vec<bool>, Vec<Taken>), StoreError> {
+        let (ended, taken) = self.errand(SettleAndTake(settlements, take)).await?;
+        let taken = taken.into_iter().map(|taken| taken.open(&self.identity_key, &self.sealer));
+        Ok((ended, taken.collect::<Result<_, _>>()?))
     }
 
     async fn outgoing(&self, id: &Key) -> Result<Option<OutboxEntry>, StoreError> {

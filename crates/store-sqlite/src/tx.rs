@@ -7,19 +7,20 @@
 use std::fmt;
 
 use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
-use onefold_store::{Applied, Sealer};
+use onefold_store::{Applied, Sealer, Versions};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Statement, params};
 
 use crate::batch::Batch;
 use crate::closure::About;
 use crate::fence::Fence;
-use crate::outbox::Outgoing;
+use crate::outbox::{self, Outgoing};
 
 const EFFECT: &str =
     "INSERT INTO onefold_effects (key, operation, at) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
 const VERSION: &str = "SELECT version FROM onefold_projections WHERE entity = ?1";
 const APPLY: &str = "INSERT INTO onefold_projections (entity, version, at) VALUES (?1, ?2, ?3)
     ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at";
+const FORGET: &str = "DELETE FROM onefold_projections WHERE entity = ?1";
 const SUPERSEDED: &str = "INSERT INTO onefold_superseded (entity, version, operation, at)
     VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
 const SAVE: &str = "SAVEPOINT message";
@@ -27,7 +28,7 @@ const UNDO: &str = "ROLLBACK TO message";
 const KEEP: &str = "RELEASE message";
 
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, SUPERSEDED];
+pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, FORGET, SUPERSEDED];
 
 /// An open transaction. Cannot be kept, sent elsewhere or waited in:
 ///
@@ -45,7 +46,10 @@ pub struct SqliteTx<'t> {
     operation: OperationId,
     about: About,
     made_messages: bool,
+    versions: Versions,
     correlation: Option<String>,
+    /// Half of a message stands there and could not be taken back.
+    is_broken: bool,
     now: StoreTime,
 }
 
@@ -64,7 +68,7 @@ impl<'t> SqliteTx<'t> {
     ) -> SqliteTx<'t> {
         let Batch { connection, fence, identity_key, moment, seq, .. } = batch;
         let now = moment.time;
-        let (made_messages, correlation) = (false, None);
+        let (made_messages, versions, correlation, is_broken) = (false, Versions::default(), None, false);
         SqliteTx {
             connection,
             fence,
@@ -74,14 +78,26 @@ impl<'t> SqliteTx<'t> {
             operation,
             about,
             made_messages,
+            versions,
             correlation,
+            is_broken,
             now,
         }
+    }
+
+    /// Whether nothing of it may be kept, whatever the closure says.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     /// Whether it has made any messages.
     pub(crate) fn made_messages(&self) -> bool {
         self.made_messages
+    }
+
+    /// What it was told of versions.
+    pub(crate) fn versions(&self) -> Versions {
+        self.versions
     }
 
     /// Ties the messages that are made from here on to a workflow: those that name no correlation id carry this one.
@@ -150,9 +166,11 @@ impl<'t> SqliteTx<'t> {
 
     /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
     /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
+    /// A message whose handler is told [`Applied::Superseded`], and of nothing that it is newer, is marked as
+    /// superseded.
     pub fn apply_if_newer(&mut self, entity: &str, version: i64) -> rusqlite::Result<Applied> {
         let (connection, operation, now) = (self.connection, self.operation, self.now.0);
-        self.fence.lifted(|| {
+        let applied: rusqlite::Result<Applied> = self.fence.lifted(|| {
             let known: Option<i64> =
                 connection.prepare_cached(VERSION)?.query_row([entity], |row| row.get(0)).optional()?;
             match known {
@@ -167,7 +185,16 @@ impl<'t> SqliteTx<'t> {
                     Ok(Applied::Newer)
                 }
             }
-        })
+        });
+        let applied = applied?;
+        self.versions.note(applied);
+        Ok(applied)
+    }
+
+    /// Forgets the version of an entity that is deleted for good, in this transaction: versions are kept until then. An
+    /// event from before that comes later is new again. False: nothing was known of it.
+    pub fn forget_entity(&mut self, entity: &str) -> rusqlite::Result<bool> {
+        self.fence.lifted(|| Ok(self.connection.prepare_cached(FORGET)?.execute([entity])? == 1))
     }
 
     /// Makes a message on its way out, in this transaction. False: it was made before, and nothing is written; what it
@@ -176,7 +203,9 @@ impl<'t> SqliteTx<'t> {
     /// An id is one message's: it is an error where the message under this id goes to another destination or address.
     pub fn enqueue(&mut self, message: &Message) -> rusqlite::Result<bool> {
         let outgoing = self.outgoing(message.clone());
-        self.all_or_nothing(|tx| tx.make(&outgoing))
+        let made = self.make(&outgoing)?;
+        self.made_messages |= made;
+        Ok(made)
     }
 
     /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it: the
@@ -195,10 +224,15 @@ impl<'t> SqliteTx<'t> {
         // A message that came in stays marked until those that it has brought about are done.
         let cause = (self.about == About::Message).then_some(self.operation);
         *self.seq += 1;
-        let seq = *self.seq;
+        let (seq, connection) = (*self.seq, self.connection);
         self.fence.lifted(|| {
-            let made = outgoing.make(cause, seq, self.now, self.connection)?;
-            match if made { None } else { outgoing.refused(self.connection)? } {
+            let made = outgoing.make(cause, seq, self.now, connection);
+            // A closure may go on after an error.
+            if made.is_err() && outbox::take_back(seq, connection).is_err() {
+                self.is_broken = true;
+            }
+            let made = made?;
+            match if made { None } else { outgoing.refused(connection)? } {
                 Some(refused) => Err(rusqlite::Error::ToSqlConversionFailure(refused.into())),
                 None => Ok(made),
             }

@@ -209,6 +209,24 @@ async fn handler_that_ends_otherwise_leaves_neither_effect_nor_message() {
 }
 
 #[tokio::test]
+async fn message_that_cannot_be_made_leaves_nothing_and_its_handler_goes_on() {
+    let i = inbox();
+    let connection = rusqlite::Connection::open(&i.path).unwrap();
+    let refuse =
+        "CREATE TRIGGER no BEFORE INSERT ON onefold_outbox_open BEGIN SELECT RAISE(ABORT, 'no'); END";
+    connection.execute_batch(refuse).unwrap();
+    let handler = |tx: &mut SqliteTx<'_>| {
+        assert!(tx.enqueue(&outgoing("m-1")).is_err());
+        award(tx);
+        finish(Finish::Succeeded)
+    };
+    assert!(is_done(&i.consume(&i.mark("evt-1", 0, "41"), handler).await));
+    let rows = "SELECT count(*) FROM onefold_outbox";
+    assert_eq!(connection.query_row(rows, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    assert_eq!(i.points(), 1);
+}
+
+#[tokio::test]
 async fn effect_whose_message_cannot_be_made_is_not_noted() {
     let i = inbox();
     let connection = rusqlite::Connection::open(&i.path).unwrap();

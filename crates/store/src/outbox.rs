@@ -185,6 +185,15 @@ pub trait OutboxStore: OperationStore {
     /// has acted, the attempt that holds the number may still report after its lease, also on `outcome_unknown`.
     async fn settle_sent(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, StoreError>;
 
+    /// Ends sendings as [`settle_sent`](OutboxStore::settle_sent) does, then gives messages as
+    /// [`take`](OutboxStore::take) does, those included that the ends let go; all in one commit. An error says nothing
+    /// of either.
+    async fn settle_and_take(
+        &self,
+        settlements: Vec<Settlement>,
+        take: Take,
+    ) -> Result<(Vec<bool>, Vec<Taken>), StoreError>;
+
     /// One message.
     async fn outgoing(&self, id: &Key) -> Result<Option<OutboxEntry>, StoreError>;
 

@@ -73,6 +73,16 @@ impl Sealer {
 
     /// The stored form of what `write` appends to the buffer. `length` is about how long that will be.
     pub fn seal(&self, id: &OperationId, length: usize, write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        self.seal_as(|| *id, length, write)
+    }
+
+    /// As [`Sealer::seal`], for an id that is made where it is needed: a plain form is bound to none.
+    pub fn seal_as(
+        &self,
+        id: impl FnOnce() -> OperationId,
+        length: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Vec<u8> {
         let mut form = Vec::with_capacity(HEAD + length + TAG);
         let Some((key_id, cipher)) = self.0.first() else {
             form.push(PLAIN);
@@ -86,7 +96,7 @@ impl Sealer {
         form.extend_from_slice(&nonce);
         write(&mut form);
         let tag = cipher
-            .encrypt_inout_detached(&XNonce::from(nonce), id.as_bytes(), (&mut form[HEAD..]).into())
+            .encrypt_inout_detached(&XNonce::from(nonce), id().as_bytes(), (&mut form[HEAD..]).into())
             .expect("a payload is far shorter than the cipher's limit of 256 GiB");
         form.extend_from_slice(&tag);
         form
@@ -94,9 +104,18 @@ impl Sealer {
 
     /// What was sealed. A plain form opens without a copy.
     pub fn open<'a>(&self, id: &OperationId, form: &'a [u8]) -> Result<Cow<'a, [u8]>, SealError> {
+        self.open_as(|| *id, form)
+    }
+
+    /// As [`Sealer::open`], for an id that is made where it is needed.
+    pub fn open_as<'a>(
+        &self,
+        id: impl FnOnce() -> OperationId,
+        form: &'a [u8],
+    ) -> Result<Cow<'a, [u8]>, SealError> {
         match form.first() {
             Some(&PLAIN) => Ok(Cow::Borrowed(&form[1..])),
-            Some(&XCHACHA) => self.open_sealed(id, form).map(Cow::Owned),
+            Some(&XCHACHA) => self.open_sealed(&id(), form).map(Cow::Owned),
             _ => Err(SealError::Form),
         }
     }

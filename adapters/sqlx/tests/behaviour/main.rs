@@ -6,4 +6,5 @@ mod example;
 
 mod atomic;
 mod borrowed;
+mod messages;
 mod shop;

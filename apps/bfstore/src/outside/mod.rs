@@ -95,6 +95,6 @@ async fn happened(State(world): State<Arc<World>>) -> Json<Happened> {
 }
 
 async fn has_mail(State(world): State<Arc<World>>, Path(id): Path<String>) -> StatusCode {
-    let found = world.happened.lock().mails.iter().any(|mail| mail.message_id.starts_with(&id));
+    let found = world.happened.lock().mails.iter().any(|mail| mail.message_id == id);
     if found { StatusCode::OK } else { StatusCode::NOT_FOUND }
 }

@@ -20,7 +20,7 @@ use crate::contracts;
 use crate::events::Event;
 use crate::rpc::inventory_client::InventoryClient;
 use crate::rpc::payments_client::PaymentsClient;
-use crate::rpc::{self, CaptureRequest, Peer, ReserveRequest};
+use crate::rpc::{self, CaptureRequest, Correlate, Peer, ReserveRequest};
 use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings};
 
@@ -160,7 +160,13 @@ impl Fulfilment {
         let (product, quantity) = (order.product.clone(), order.quantity);
         let asked =
             ReserveRequest { reservation_id: key.clone(), order_id: order.order_id, product, quantity };
-        Ok(self.inventory.clone().reserve(rpc::under(&key, asked)?).await?.into_inner().reserved)
+        Ok(self
+            .inventory
+            .clone()
+            .reserve(rpc::under(&key, asked)?.correlated(&order.checkout_id))
+            .await?
+            .into_inner()
+            .reserved)
     }
 
     async fn capture(&self, key: String, order: &Placed) -> Result<bool, BoxError> {
@@ -170,7 +176,12 @@ impl Fulfilment {
             customer_id: order.customer_id.clone(),
             cents: order.cents,
         };
-        let receipt = self.payments.clone().capture(rpc::under(&key, asked)?).await?.into_inner();
+        let receipt = self
+            .payments
+            .clone()
+            .capture(rpc::under(&key, asked)?.correlated(&order.checkout_id))
+            .await?
+            .into_inner();
         Ok(!receipt.charge.is_empty())
     }
 

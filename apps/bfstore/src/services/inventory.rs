@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 
 use crate::contracts;
 use crate::rpc::inventory_server::{Inventory, InventoryServer};
-use crate::rpc::{self, Reservation, ReserveRequest};
+use crate::rpc::{Reservation, ReserveRequest};
 use crate::service::{Database, Settings, serve};
 
 const TABLES: &str = "
@@ -33,7 +33,8 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
         contracts::reserve(),
         "/bfstore.v1.Inventory/Reserve",
         Whose::shared(),
-    );
+    )
+    .key_of(|asked: &ReserveRequest| &asked.reservation_id);
     let service = InventoryServer::new(Service { reserve });
     serve(settings.listen, Routes::new(service).into_axum_router()).await
 }
@@ -41,12 +42,11 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
 #[tonic::async_trait]
 impl Inventory for Service {
     async fn reserve(&self, request: Request<ReserveRequest>) -> Result<Response<Reservation>, Status> {
-        let request = rpc::keyed(request, |asked| &asked.reservation_id)?;
         let reserved = self.reserve.atomic(request, |tx, asked| {
             let ReserveRequest { reservation_id, order_id, product, quantity } = asked;
             let answer = |reserved| Reservation { reservation_id: reservation_id.clone(), reserved };
             if tx.execute(TAKE, params![product, quantity])? == 0 {
-                // A refusal in the business's own words: a status could be taken for one of the layer.
+                // A refusal that the workflow takes for an answer, and goes on with.
                 return Ok(Verdict::rejected(answer(false)));
             }
             tx.execute(RESERVE, params![reservation_id, order_id, product, quantity])?;

@@ -26,7 +26,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let inbox = database.onefold.inbox(settings.inbox("loyalty"));
     let consumer = inbox.consumer(move |tx, message| handle(tx, message, &build));
     tokio::spawn(events::rerun(consumer.clone()));
-    serve(settings.listen, events::receive(settings, database.onefold.engine(), "order", consumer)?).await
+    serve(settings.listen, events::receive(settings, "order", consumer)?).await
 }
 
 /// What this writes and the mark of the message are one commit.

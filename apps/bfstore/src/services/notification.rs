@@ -8,9 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold::client::{once_client, reqwest};
 use onefold::inbox::{Handled, Incoming};
-use onefold::mail::SmtpSink;
-use onefold::messages::Message;
-use onefold::notify::{Found, LookUp, Mail, Notify};
+use onefold::mail::{MailLookUp, SmtpSink};
+use onefold::notify::{Found, Mail, Notify};
 use onefold::{BoxError, SqliteTx};
 use rusqlite::params;
 
@@ -36,15 +35,15 @@ const SENDER: &str = "bfstore <shop@example.org>";
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES)?;
     let onefold = &database.onefold;
-    let mails = SmtpSink::at(settings.peer("smtp")?)?.sender(SENDER)?.answer_within(ANSWER_MAX);
     let archive =
         Archive { http: once_client(|ours| ours)?, url: format!("{}/mails", settings.peer("outside")?) };
-    let _relay =
-        onefold.relay(vec![mails.destination("mail").timeout(SENDING_MAX).look_up(archive, LOOK_UP_EVERY)]);
+    let mails = SmtpSink::at(settings.peer("smtp")?)?.sender(SENDER)?.answer_within(ANSWER_MAX);
+    let mails = mails.look_up(archive, LOOK_UP_EVERY).destination("mail").timeout(SENDING_MAX);
+    let _relay = onefold.relay(vec![mails]);
 
     let consumer = || onefold.inbox(settings.inbox("notification")).consumer(handle);
-    let of_order = events::receive(settings, onefold.engine(), "order", consumer())?;
-    let of_payment = events::receive(settings, onefold.engine(), "payment", consumer())?;
+    let of_order = events::receive(settings, "order", consumer())?;
+    let of_payment = events::receive(settings, "payment", consumer())?;
     serve(settings.listen, of_order.merge(of_payment)).await
 }
 
@@ -74,14 +73,14 @@ struct Archive {
 }
 
 #[async_trait]
-impl LookUp for Archive {
+impl MailLookUp for Archive {
     fn settled_after(&self) -> Duration {
         FOUND_WITHIN
     }
 
-    async fn look_up(&self, message: &Message) -> Found {
-        // The Message-ID begins with the message's own id.
-        let asked = self.http.get(format!("{}/{}", self.url, message.id.as_str())).send().await;
+    async fn look_up(&self, message_id: &str) -> Found {
+        let message_id = message_id.trim_matches(['<', '>']);
+        let asked = self.http.get(format!("{}/{message_id}", self.url)).send().await;
         match asked.map(|answer| answer.status().as_u16()) {
             Ok(200) => Found::Happened { evidence: "the mail server's archive has it".into() },
             Ok(404) => Found::DidNotHappen { evidence: "the mail server's archive does not have it".into() },

@@ -11,7 +11,7 @@ use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
 use crate::rpc::orders_server::{Orders, OrdersServer};
-use crate::rpc::{self, Basket, FindOrderRequest, Order, PlaceOrderRequest};
+use crate::rpc::{Basket, FindOrderRequest, Order, PlaceOrderRequest};
 use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 use crate::services::fulfilment::Fulfilment;
@@ -48,7 +48,8 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let place = contracts::place_order();
     let place = settings.retention.map_or(place.clone(), |retention| place.retention(retention));
     // The storefront alone makes checkout ids, and makes each once, so all of them are one scope.
-    let place = Protection::new(&database.onefold, place, "/bfstore.v1.Orders/Place", Whose::shared());
+    let place = Protection::new(&database.onefold, place, "/bfstore.v1.Orders/Place", Whose::shared())
+        .key_of(|asked: &PlaceOrderRequest| &asked.checkout_id);
     let receivers = ["notification", "loyalty"].map(|receiver| events::destination(settings, receiver));
     let _relay = database.onefold.relay(receivers.into_iter().collect::<anyhow::Result<_>>()?);
     let placed = Arc::new(Notify::new());
@@ -70,7 +71,6 @@ impl Orders for Service {
     }
 
     async fn place(&self, request: Request<PlaceOrderRequest>) -> Result<Response<Order>, Status> {
-        let request = rpc::keyed(request, |asked| &asked.checkout_id)?;
         let placed = self.place.atomic(request, place).await?;
         self.placed.notify_one();
         Ok(placed)

@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use crate::contracts;
 use crate::events::{self, Event};
 use crate::rpc::payments_server::{Payments, PaymentsServer};
-use crate::rpc::{self, CaptureRequest, Receipt};
+use crate::rpc::{CaptureRequest, Receipt};
 use crate::service::{Database, Settings, serve};
 use crate::services::provider::{ANSWER_MAX, Provider};
 
@@ -39,7 +39,8 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let onefold = database.onefold.clone();
     let provider = Provider::at(settings.peer("outside")?)?;
     let capture =
-        Protection::new(&onefold, contracts::capture(), "/bfstore.v1.Payments/Capture", Whose::shared());
+        Protection::new(&onefold, contracts::capture(), "/bfstore.v1.Payments/Capture", Whose::shared())
+            .key_of(|asked: &CaptureRequest| &asked.payment_attempt_id);
     let _reconciling = onefold.engine().reconcile(vec![Registration {
         operation: contracts::capture().contract().operation.clone(),
         label: "Capture".into(),
@@ -55,7 +56,6 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
 #[tonic::async_trait]
 impl Payments for Service {
     async fn capture(&self, request: Request<CaptureRequest>) -> Result<Response<Receipt>, Status> {
-        let request = rpc::keyed(request, |asked| &asked.payment_attempt_id)?;
         let asked = request.get_ref().clone();
         let provider = self.provider.clone();
         let captured = self.capture.reserved(request, move |performing, asked| async move {

@@ -68,7 +68,7 @@ struct Checkout {
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES)?;
     let consumer = database.onefold.inbox(settings.inbox("storefront")).consumer(handle);
-    let products = events::receive(settings, database.onefold.engine(), "catalogue", consumer)?;
+    let products = events::receive(settings, "catalogue", consumer)?;
     let orders = OrdersClient::new(rpc::peer(settings.peer("order")?)?);
     let pages = Router::new()
         .route("/", get(begin))

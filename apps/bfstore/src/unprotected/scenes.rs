@@ -56,7 +56,8 @@ impl Scene {
             Safeguard::ProviderKey => scene("captured, the answer is lost", "captures"),
             Safeguard::Fence => scene("not found at the provider, and lands afterwards", "captures"),
             Safeguard::InboxMark => {
-                let scene = scene("an event comes again: the answer to it was lost", "requests noted");
+                let scene =
+                    scene("an event comes again: the answer to it was lost", "requests noted");
                 // Two events ask for the mail.
                 Scene { once: "2", doubled: "3", ..scene }
             }
@@ -130,7 +131,11 @@ impl Scene {
             }
             Safeguard::InboxMark => {
                 play.stage.line("notification").lose_an_answer();
-                play.order().await
+                play.order().await?;
+                let lost = async |play: &Play| Ok(play.stage.line("notification").lost() == 1);
+                play.until("notification has handled an event and its answer is lost", lost).await?;
+                play.kill("notification").await?;
+                play.stage.start_again("notification").await
             }
             Safeguard::PointsKey => {
                 play.order().await?;

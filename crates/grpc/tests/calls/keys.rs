@@ -30,7 +30,7 @@ async fn the_key_stands_in_the_message_in_the_metadata_or_in_both_which_agree() 
         is_problem(&refused, Code::InvalidArgument, reason);
     }
     assert!(
-        !replayed(&orders.place(keyed("its own", named(""))).await.unwrap()),
+        !replayed(&orders.place(keyed("its-own", named(""))).await.unwrap()),
         "an empty field names none"
     );
     assert_eq!(world.order_rows(), 2);

@@ -57,7 +57,7 @@ async fn a_write_is_there_whole_with_its_messages_or_not_at_all() {
 async fn a_read_sees_one_state_and_leaves_nothing_behind() {
     let shop = Shop::open();
     let (begun, is_begun) = tokio::sync::oneshot::channel();
-    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let (go, gone) = std::sync::mpsc::sync_channel::<()>(1);
     let reading = tokio::spawn({
         let onefold = shop.onefold.clone();
         async move {

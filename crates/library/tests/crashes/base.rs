@@ -7,12 +7,19 @@ use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
-use onefold::{AtomicStore, Call, CallError, Done, Onefold, Operation, Scope, StepStore};
+use onefold::inbox::{Handling, Inbound, InboxSettings};
+use onefold::messages::{Message, OutboxStore};
+use onefold::{Call, CallError, Done, Key, Onefold, Operation, Scope, StepStore};
+use onefold_store::ConsumeStore;
+
+use crate::frozen;
 
 /// How the work of a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Business {
     Succeeds,
+    /// The same, and two messages are to leave.
+    Sends,
     Rejects,
     /// Nothing happened, and it knows.
     NotDone,
@@ -27,7 +34,7 @@ pub type Answer = Result<Done<i64>, CallError>;
 
 /// One database with the tables of a service.
 pub trait Base: Send + Sync + Sized + 'static {
-    type Store: AtomicStore + StepStore + 'static;
+    type Store: ConsumeStore + OutboxStore + StepStore + 'static;
 
     /// As in the names of its crash points, and of the crate that has them.
     const NAME: &'static str;
@@ -58,6 +65,13 @@ pub trait Base: Send + Sync + Sized + 'static {
     /// Places an order in a transaction of the caller's own.
     fn borrowed(&self, onefold: &Onefold<Self::Store>, call: Call) -> impl Future<Output = Answer> + Send;
 
+    /// Handles a delivery: the handler places an order, and sends.
+    fn consume(
+        onefold: &Onefold<Self::Store>,
+        inbound: Inbound,
+        business: Business,
+    ) -> impl Future<Output = Handling> + Send;
+
     /// Every row of every table, without what may differ between two ways to the same end: times, and who made it in
     /// which attempt; and without a kept result, which calls are asked for. Sorted.
     fn content(&self) -> impl Future<Output = Vec<String>> + Send;
@@ -69,7 +83,28 @@ pub fn call(lease: Duration) -> Call {
     operation.call(Scope::new([("customer", "17")]), "checkout-7f82", "lamp").unwrap()
 }
 
-/// Dies here, if it is told to.
+/// The consumer of every case: a message is parked when it has failed once.
+pub fn consumer() -> InboxSettings {
+    InboxSettings { park_after: Some(1), ..InboxSettings::new("orders") }
+}
+
+/// What leaves with a business that sends: two messages of one key.
+pub fn mails() -> [Message; 2] {
+    ["mail-1", "mail-2"].map(|id| Message {
+        id: Key::new(id).unwrap(),
+        destination: MAIL.into(),
+        address: "ann@example.org".into(),
+        ordering_key: Some("order 1".into()),
+        headers: Vec::new(),
+        body: id.into(),
+    })
+}
+
+/// The one destination.
+pub const MAIL: &str = "mail";
+
+/// Dies here, or is frozen, if it is told to.
 pub fn at(point: &'static str) {
+    frozen::at(point);
     onefold_store::crash::point(point);
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use crate::base::{Base, at};
 use crate::scenario::{Act, LEASE, LONG_LEASE, Provider, Scenario, perform, recover};
@@ -15,7 +15,7 @@ const TRACE: &str = "ONEFOLD_CRASH_TRACE";
 
 const STORE: &str = "ONEFOLD_TEST_STORE";
 const ADDRESS: &str = "ONEFOLD_TEST_ADDRESS";
-const FOLDER: &str = "ONEFOLD_TEST_FOLDER";
+pub const FOLDER: &str = "ONEFOLD_TEST_FOLDER";
 const SCENARIO: &str = "ONEFOLD_TEST_SCENARIO";
 const ROLE: &str = "ONEFOLD_TEST_ROLE";
 const LEASE_MS: &str = "ONEFOLD_TEST_LEASE_MS";
@@ -57,7 +57,7 @@ pub async fn child<B: Base>() -> bool {
 /// A database and the books of the provider.
 pub struct Ground<B> {
     pub base: B,
-    folder: PathBuf,
+    pub folder: PathBuf,
 }
 
 impl<B: Base> Ground<B> {
@@ -98,12 +98,23 @@ impl<B: Base> Ground<B> {
         lease: Duration,
         told: (&str, impl AsRef<std::ffi::OsStr>),
     ) -> ExitStatus {
+        self.start(scenario, role, lease, told).wait().await.unwrap()
+    }
+
+    /// Starts a child; it is killed when it is dropped.
+    pub fn start(
+        &self,
+        scenario: &Scenario,
+        role: Role,
+        lease: Duration,
+        told: (&str, impl AsRef<std::ffi::OsStr>),
+    ) -> Child {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "child", "--nocapture"]).env(told.0, told.1);
         child.env(STORE, B::NAME).env(ADDRESS, self.base.address()).env(FOLDER, &self.folder);
         child.env(SCENARIO, scenario.name).env(ROLE, format!("{role:?}"));
         child.env(LEASE_MS, lease.as_millis().to_string());
-        child.stdout(Stdio::null()).kill_on_drop(true).status().await.unwrap()
+        child.stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap()
     }
 
     /// What a child passes that is left undisturbed.
@@ -127,9 +138,21 @@ impl<B: Base> Ground<B> {
     pub async fn state(&self, scenario: &Scenario) -> State {
         let mut asked = self.provider().requests();
         asked.sort();
-        if matches!(scenario.deed, Act::Resumable(_)) {
+        if matches!(scenario.deed, Act::Resumable(_) | Act::Message(_)) {
             asked.dedup();
         }
+        self.state_with(asked).await
+    }
+
+    /// The same, where a frozen process may have asked the provider once more, under the same key.
+    pub async fn state_by_key(&self) -> State {
+        let mut asked = self.provider().requests();
+        asked.sort();
+        asked.dedup();
+        self.state_with(asked).await
+    }
+
+    async fn state_with(&self, asked: Vec<String>) -> State {
         State { content: self.base.content().await, asked }
     }
 }
@@ -138,7 +161,8 @@ impl<B: Base> Ground<B> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct State {
     content: Vec<String>,
-    /// What the provider was asked for. A workflow may ask for a step again under its key, which is no second effect.
+    /// What the provider was asked for. A workflow may ask for a step again under its key, and a relay send a message
+    /// again under its id, which is no second effect.
     asked: Vec<String>,
 }
 

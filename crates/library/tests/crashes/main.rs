@@ -5,11 +5,13 @@
 //! Where a process can die is not listed here: an undisturbed child writes down which crash points it passes
 //! (`onefold_store::crash`, decision 0015), and a child dies at each. A child is this test binary, told by its
 //! environment what to do. What is compared: the rows of the business, effects, projections, the record with its result
-//! and steps, leases and counters of scopes, and what the provider did.
+//! and steps, leases and counters of scopes, marks and messages, and what the provider did.
 
 mod base;
+mod frozen;
 mod ground;
 mod matrix;
+mod messages;
 mod points;
 mod postgres;
 mod scenario;
@@ -17,7 +19,7 @@ mod sqlite;
 
 use matrix::hold;
 use postgres::Postgres;
-use scenario::{ATOMIC, BORROWED, RESERVED, RESUMABLE};
+use scenario::{ATOMIC, BORROWED, INCOMING, OUTGOING, RESERVED, RESUMABLE};
 use sqlite::Sqlite;
 
 /// Not a test by itself: what a child does.
@@ -64,4 +66,34 @@ async fn b98_sqlite_resumable_asks_under_the_same_key_wherever_the_process_dies(
 #[tokio::test(flavor = "multi_thread")]
 async fn b98_postgres_resumable_asks_under_the_same_key_wherever_the_process_dies() {
     hold::<Postgres>(&RESUMABLE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b76_sqlite_a_message_is_handled_once_wherever_the_process_dies() {
+    hold::<Sqlite>(&INCOMING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b76_postgres_a_message_is_handled_once_wherever_the_process_dies() {
+    hold::<Postgres>(&INCOMING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b94_sqlite_every_message_leaves_under_its_id_wherever_the_process_dies() {
+    hold::<Sqlite>(&OUTGOING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b94_postgres_every_message_leaves_under_its_id_wherever_the_process_dies() {
+    hold::<Postgres>(&OUTGOING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b27_sqlite_a_process_that_wakes_after_its_lease_changes_nothing_that_another_has_begun() {
+    frozen::hold::<Sqlite>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b27_postgres_a_process_that_wakes_after_its_lease_changes_nothing_that_another_has_begun() {
+    frozen::hold::<Postgres>().await;
 }

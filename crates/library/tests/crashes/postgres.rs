@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use onefold::inbox::{Handled, Handling, Inbound, Incoming};
 use onefold::postgres::{Address, Claim, Options, PostgresStore, PostgresTx};
 use onefold::{BoxError, Call, Limits, Onefold, Verdict};
 use onefold_testkit::postgres::{Database, Isolation};
 use parking_lot::Mutex;
 use tokio_postgres::{Client, NoTls};
 
-use crate::base::{Answer, Base, Business, at};
+use crate::base::{Answer, Base, Business, at, consumer, mails};
 
 const TABLES: &str = "
     CREATE TABLE orders (sku text NOT NULL);
@@ -27,7 +28,7 @@ const ALL_TABLES: &str = "SELECT table_schema || '.' || table_name FROM informat
     WHERE table_schema IN ('public', 'onefold') AND table_type = 'BASE TABLE'";
 
 /// What may differ, as `table.column` or as a column of any table.
-const MAY_DIFFER: [&str; 16] = [
+const MAY_DIFFER: [&str; 18] = [
     "at",
     "attempt",
     "created_at",
@@ -40,8 +41,10 @@ const MAY_DIFFER: [&str; 16] = [
     "owner",
     "place",
     "probe_at",
+    "received_at",
     "shard",
     "unknown_since",
+    "onefold.inbox.duplicates",
     "onefold.operations.kept",
     "onefold.operations.reconciliation",
 ];
@@ -109,6 +112,14 @@ async fn place(tx: &mut PostgresTx) -> Result<i64, BoxError> {
     Ok(tx.query_opt(ORDERS, &[]).await?.ok_or("no row")?.get(0))
 }
 
+async fn send(tx: &mut PostgresTx) -> Result<(), BoxError> {
+    for mail in mails() {
+        tx.enqueue(&mail).await?;
+        at("business.message.after");
+    }
+    Ok(())
+}
+
 impl Base for Postgres {
     type Store = PostgresStore;
 
@@ -163,6 +174,9 @@ impl Base for Postgres {
     async fn atomic(onefold: &Onefold<PostgresStore>, call: Call, business: Business) -> Answer {
         let work = async move |tx: &mut PostgresTx| {
             let number = place(tx).await?;
+            if business == Business::Sends {
+                send(tx).await?;
+            }
             Ok(match business {
                 Business::Rejects => Verdict::rejected(0),
                 _ => Verdict::succeeded(number),
@@ -189,6 +203,22 @@ impl Base for Postgres {
         transaction.commit().await.unwrap();
         at("caller.commit.after");
         Ok(done)
+    }
+
+    async fn consume(onefold: &Onefold<PostgresStore>, inbound: Inbound, business: Business) -> Handling {
+        let inbox = onefold.inbox(consumer());
+        let handling = inbox.handle(inbound, async move |tx: &mut PostgresTx, _: Arc<Incoming>| {
+            place(tx).await?;
+            send(tx).await?;
+            match business {
+                Business::NotDone => Err("out of stock".into()),
+                Business::Rejects => Ok(Handled::rejected("no such article")),
+                _ => Ok(Handled::Done),
+            }
+        });
+        let handling = handling.await;
+        inbox.flush().await;
+        handling
     }
 
     async fn content(&self) -> Vec<String> {

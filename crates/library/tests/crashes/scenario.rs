@@ -10,6 +10,7 @@ use onefold::{BoxError, CallError, Onefold, Resolution, ResolvedAs, Resource, Ve
 use onefold_testkit::wait;
 
 use crate::base::{Answer, Base, Business, at, call};
+use crate::messages::{self, Deed};
 
 /// Something that is done with the one call of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum Act {
     Resumable(Business),
     /// A person settles it.
     Resolve,
+    /// Something with messages.
+    Message(Deed),
 }
 
 /// One row of the matrix.
@@ -35,8 +38,9 @@ pub struct Scenario {
     pub again: Act,
 }
 
-use Act::{Atomic, Borrowed, Reserved, Resolve, Resumable};
-use Business::{LosesAnswer, NotDone, OutlivesALease, Rejects, Succeeds};
+use Act::{Atomic, Borrowed, Message, Reserved, Resolve, Resumable};
+use Business::{LosesAnswer, NotDone, OutlivesALease, Rejects, Sends, Succeeds};
+use Deed::{Accept, Consume, GiveUp, Redrive, Relay, RelayAtTheSecondTry, Unpark};
 
 const fn row(name: &'static str, before: Option<Act>, deed: Act, again: Act) -> Scenario {
     Scenario { name, before, deed, again }
@@ -68,9 +72,29 @@ pub const RESUMABLE: [Scenario; 3] = [
     row("resumable, taken over", Some(Resumable(LosesAnswer)), Resumable(Succeeds), Resumable(Succeeds)),
 ];
 
+pub const INCOMING: [Scenario; 5] = [
+    row("handled", None, Message(Consume(Succeeds)), Message(Consume(Succeeds))),
+    row("handled, rejected", None, Message(Consume(Rejects)), Message(Consume(Rejects))),
+    row("handled, parked", None, Message(Consume(NotDone)), Message(Consume(NotDone))),
+    row("let go on", Some(Message(Consume(NotDone))), Message(Unpark), Message(Consume(Succeeds))),
+    row("taken in", None, Message(Accept), Message(Accept)),
+];
+
+pub const OUTGOING: [Scenario; 4] = [
+    row("sent with an order", None, Atomic(Sends), Atomic(Sends)),
+    row("relayed", Some(Atomic(Sends)), Message(Relay), Message(Relay)),
+    row(
+        "relayed, at the second try",
+        Some(Atomic(Sends)),
+        Message(RelayAtTheSecondTry),
+        Message(RelayAtTheSecondTry),
+    ),
+    row("given up, sent again", Some(Message(GiveUp)), Message(Redrive), Message(Redrive)),
+];
+
 /// Every row.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    static ROWS: [&[Scenario]; 4] = [&ATOMIC, &BORROWED, &RESERVED, &RESUMABLE];
+    static ROWS: [&[Scenario]; 6] = [&ATOMIC, &BORROWED, &RESERVED, &RESUMABLE, &INCOMING, &OUTGOING];
     ROWS.into_iter().flatten()
 }
 
@@ -83,7 +107,7 @@ impl Provider {
         Provider(folder.join("provider"))
     }
 
-    fn asked(&self, step: &str, key: &str) {
+    pub fn asked(&self, step: &str, key: &str) {
         use std::io::Write;
         at("provider.asked.before");
         let mut books = std::fs::OpenOptions::new().append(true).create(true).open(&self.0).unwrap();
@@ -116,6 +140,10 @@ pub async fn perform<B: Base>(
             let id = call.id(onefold);
             resolve::<B>(onefold, id, provider).await;
             Err(CallError::ValueNotKept { id, why: "a person has settled it" })
+        }
+        Message(deed) => {
+            messages::perform::<B>(deed, lease, onefold, provider).await;
+            Err(CallError::ValueNotKept { id: call.id(onefold), why: "it is about messages" })
         }
     }
 }
@@ -203,6 +231,10 @@ pub async fn recover<B: Base>(
     onefold: &Onefold<B::Store>,
     provider: &Provider,
 ) -> Recovered {
+    if let Message(deed) = scenario.again {
+        messages::until_done::<B>(deed, lease, onefold, provider).await;
+        return Recovered { value: None, settled: 0 };
+    }
     let mut settled = 0;
     // clock: a deadline of the test.
     let until = Instant::now() + wait::DEADLINE;
@@ -224,7 +256,7 @@ pub async fn recover<B: Base>(
 }
 
 /// A client that is more impatient than it is asked to be.
-const PAUSE: Duration = Duration::from_millis(50);
+pub const PAUSE: Duration = Duration::from_millis(50);
 
 /// Short, since somebody waits for the end of a dead process's lease.
 pub const LEASE: Duration = Duration::from_secs(1);

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use onefold::inbox::{Handled, Handling, Inbound};
 use onefold::{Call, Claim, Onefold, SqliteStore, SqliteTx, Verdict};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior};
 
-use crate::base::{Answer, Base, Business, at};
+use crate::base::{Answer, Base, Business, at, consumer, mails};
 
 const TABLES: &str = "
     CREATE TABLE orders (number INTEGER PRIMARY KEY, sku TEXT NOT NULL);
@@ -24,16 +25,19 @@ const ALL_TABLES: &str = "SELECT name FROM sqlite_schema
     WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'onefold_events'";
 
 /// What may differ, as `table.column` or as a column of any table.
-const MAY_DIFFER: [&str; 11] = [
+const MAY_DIFFER: [&str; 14] = [
     "at",
     "attempt",
     "created_at",
     "due_at",
+    "ended_at",
     "expires_at",
     "granted_at",
     "owner",
+    "received_at",
     "until",
     "seq",
+    "onefold_inbox.duplicates",
     "onefold_outcomes.kept",
     "onefold_steps.operation",
 ];
@@ -64,6 +68,14 @@ fn place(tx: &mut SqliteTx<'_>) -> rusqlite::Result<i64> {
     tx.apply_if_newer("order 1", 7)?;
     at("business.projection.after");
     tx.query_row(ORDERS, [], |row| row.get(0))
+}
+
+fn send(tx: &mut SqliteTx<'_>) -> rusqlite::Result<()> {
+    for mail in mails() {
+        tx.enqueue(&mail)?;
+        at("business.message.after");
+    }
+    Ok(())
 }
 
 impl Base for Sqlite {
@@ -105,6 +117,9 @@ impl Base for Sqlite {
         onefold
             .atomic(call, move |tx| {
                 let number = place(tx)?;
+                if business == Business::Sends {
+                    send(tx)?;
+                }
                 Ok(match business {
                     Business::Rejects => Verdict::rejected(0),
                     _ => Verdict::succeeded(number),
@@ -131,6 +146,22 @@ impl Base for Sqlite {
         transaction.commit().unwrap();
         at("caller.commit.after");
         Ok(done)
+    }
+
+    async fn consume(onefold: &Onefold, inbound: Inbound, business: Business) -> Handling {
+        let inbox = onefold.inbox(consumer());
+        let handling = inbox.handle(inbound, move |tx, _| {
+            place(tx)?;
+            send(tx)?;
+            match business {
+                Business::NotDone => Err("out of stock".into()),
+                Business::Rejects => Ok(Handled::rejected("no such article")),
+                _ => Ok(Handled::Done),
+            }
+        });
+        let handling = handling.await;
+        inbox.flush().await;
+        handling
     }
 
     async fn content(&self) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onefold_core::budget::BudgetSettings;
 use onefold_core::retry::Backoff;
 
-use crate::limits::{ATTEMPTS, BUDGET_WINDOW, CONCURRENCY, LEASE_SLACK, SENDING_TIMEOUT};
+use crate::limits::{ATTEMPTS, BATCHES, BUDGET_WINDOW, CONCURRENCY, LEASE_SLACK, SENDING_TIMEOUT};
 use crate::{LookUp, Sink};
 
 /// A destination of a relay: its name in messages, its sink, and how it is sent to.
@@ -25,11 +25,12 @@ pub struct Destination {
 impl Destination {
     /// With the defaults of [`crate::limits`].
     pub fn new(name: impl Into<String>, sink: impl Sink) -> Destination {
+        let batches = u32::try_from(sink.batch()).unwrap_or(u32::MAX).saturating_mul(BATCHES);
         Destination {
             name: name.into(),
             sink: Arc::new(sink),
             attempts: Some(ATTEMPTS),
-            concurrency: CONCURRENCY,
+            concurrency: CONCURRENCY.max(batches),
             timeout: SENDING_TIMEOUT,
             backoff: Backoff::default(),
             budget: BudgetSettings { window: BUDGET_WINDOW, ..BudgetSettings::default() },
@@ -43,7 +44,7 @@ impl Destination {
         self
     }
 
-    /// Messages on their way at once, at least one.
+    /// Messages on their way at once, at least one. By default 64, or four batches of a sink that takes many at once.
     pub fn concurrency(mut self, concurrency: u32) -> Destination {
         self.concurrency = concurrency.max(1);
         self
@@ -71,6 +72,11 @@ impl Destination {
     pub fn look_up(mut self, look_up: impl LookUp, every: Duration) -> Destination {
         self.look_up = Some((Arc::new(look_up), every));
         self
+    }
+
+    /// Messages that are handed to the sink at once.
+    pub(super) fn batch(&self) -> usize {
+        self.sink.batch().clamp(1, self.concurrency as usize)
     }
 
     pub(super) fn lease(&self) -> Duration {

@@ -1,12 +1,21 @@
 //! The loop of one destination.
+//!
+//! One call of the store is under way at a time. It ends what has been sent since the last one and takes as much as
+//! there is room for, and messages are sent meanwhile: so marking, taking and sending overlap, and the more there is to
+//! do the more shares a commit.
 
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use onefold_core::Key;
 use onefold_core::budget::Budget;
 use onefold_core::retry::Backoff;
-use onefold_store::{OutboxStore, Sent, Settlement, Take, Taken};
+use onefold_store::{OutboxStore, Sent, Settlement, StoreError, Take, Taken};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
@@ -15,6 +24,8 @@ use super::Destination;
 use crate::Sending;
 use crate::limits::{NOT_YET_MAX, POLL_MAX, POLL_MIN, STORE_PAUSE_FIRST, STORE_PAUSE_MAX};
 
+/// The reason of a message that was not sent although it was due.
+const HELD_BACK: &str = "held back: too many retries of this destination have failed lately";
 const STORE_PAUSES: Backoff = Backoff { first: STORE_PAUSE_FIRST, max: STORE_PAUSE_MAX };
 
 /// A sending that has ended.
@@ -24,12 +35,26 @@ struct Ended {
     retry: Option<Duration>,
 }
 
+/// A call of the store that has ended.
+struct Asked {
+    settlements: Vec<Settlement>,
+    /// How many messages were asked for.
+    room: u32,
+    /// When.
+    at: Instant,
+    answer: Result<(Vec<bool>, Vec<Taken>), StoreError>,
+}
+
+type Asking = Pin<Box<dyn Future<Output = Asked> + Send>>;
+
 struct Course {
     store: Arc<dyn OutboxStore>,
     destination: Arc<Destination>,
     budget: Budget,
     begun: Instant,
-    on_way: JoinSet<Ended>,
+    on_way: JoinSet<Vec<Ended>>,
+    /// Messages that are on their way.
+    sending: u32,
     /// Messages that were taken and are not settled, for whoever stops the relay.
     held: Arc<AtomicU64>,
     /// Settlements that the store has not taken yet.
@@ -52,36 +77,42 @@ pub(super) async fn run(
         destination: Arc::new(destination),
         begun: Instant::now(),
         on_way: JoinSet::new(),
+        sending: 0,
         held,
         unsettled: Vec::new(),
         store_errors: 0,
     };
+    let mut asking: Option<Asking> = None;
+    // Whether messages may wait that nobody has looked for; whether the store is left alone for a while.
+    let (mut look, mut rest) = (true, false);
     let mut pause = POLL_MIN;
     loop {
         let stopping = *stop.borrow_and_update();
-        course.settle().await;
-        if stopping && course.on_way.is_empty() && course.unsettled.is_empty() {
+        let room = if stopping { 0 } else { course.room() };
+        if asking.is_none() && !rest && (!course.unsettled.is_empty() || (look && room > 0)) {
+            asking = Some(course.ask(room));
+        }
+        if stopping && asking.is_none() && course.on_way.is_empty() && course.unsettled.is_empty() {
             return;
         }
-        let room = course.room();
-        let mut look = room > 0 && !stopping;
-        if look && course.unsettled.is_empty() {
-            let given = course.take(room).await;
-            // As many as there was room for: there may be more.
-            look = given < room;
-            pause = if given == 0 { (pause * 2).min(POLL_MAX) } else { POLL_MIN };
-            if !look && course.room() > 0 {
-                continue;
-            }
-        }
-        let wait = if course.store_errors > 0 {
-            STORE_PAUSES.pause(course.store_errors - 1, rand::random()).max(POLL_MIN)
-        } else {
-            pause
+        let wait = match course.store_errors {
+            0 => pause,
+            errors => STORE_PAUSES.pause(errors - 1, rand::random()).max(POLL_MIN),
         };
-        let owes = !course.unsettled.is_empty();
         tokio::select! {
-            Some(ended) = course.on_way.join_next(), if !owes => {
+            asked = answered(&mut asking) => {
+                asking = None;
+                let room = asked.room;
+                match course.answered(asked) {
+                    Some(given) => {
+                        // As many as there was room for: there may be more.
+                        look = room > 0 && given == room;
+                        pause = if given == 0 { (pause * 2).min(POLL_MAX) } else { POLL_MIN };
+                    }
+                    None => rest = true,
+                }
+            }
+            Some(ended) = course.on_way.join_next() => {
                 course.ended(ended);
                 while let Some(ended) = course.on_way.try_join_next() {
                     course.ended(ended);
@@ -89,112 +120,128 @@ pub(super) async fn run(
                 // The next one of an ordering key may be due now.
                 pause = POLL_MIN;
             }
-            hinted = hint.waited(wait), if look || owes => if hinted && !owes {
-                pause = POLL_MIN;
-            },
+            // Where it is to look and does not, there is no room.
+            hinted = hint.waited(wait), if asking.is_none() && (rest || !look) => {
+                (look, rest) = (true, false);
+                if hinted {
+                    pause = POLL_MIN;
+                }
+            }
             _ = stop.changed(), if !stopping => {}
         }
     }
 }
 
+/// The end of a call of the store that is under way; never where there is none. Cancellation safe.
+async fn answered(asking: &mut Option<Asking>) -> Asked {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Course {
     fn room(&self) -> u32 {
-        let on_way = u32::try_from(self.on_way.len()).unwrap_or(u32::MAX);
-        self.destination.concurrency.saturating_sub(on_way)
+        self.destination.concurrency.saturating_sub(self.sending)
     }
 
-    /// Takes at most `room` messages and sends them. Returns how many there were.
-    async fn take(&mut self, room: u32) -> u32 {
-        let asked = Instant::now();
+    /// Has the store write what has ended and give at most `room` messages.
+    fn ask(&mut self, room: u32) -> Asking {
+        let at = Instant::now();
         let take = Take {
             destination: self.destination.name.clone(),
             limit: room,
             lease: self.destination.lease(),
             if_lost: self.destination.sink.if_lost(),
         };
-        let taken = match self.store.take(take).await {
-            Ok(taken) => taken,
-            Err(error) => {
-                self.away(&error);
-                return 0;
-            }
-        };
-        self.store_errors = 0;
-        let given = u32::try_from(taken.len()).unwrap_or(u32::MAX);
-        self.held.fetch_add(u64::from(given), Ordering::Relaxed);
-        for taken in taken {
-            self.send(taken, asked + self.destination.timeout);
-        }
-        given
-    }
-
-    /// Puts a message on its way, or back where its destination has had too many retries in vain.
-    fn send(&mut self, taken: Taken, until: Instant) {
-        let now = self.begun.elapsed();
-        let again = taken.attempt > 1;
-        if again && !self.budget.take(now) {
-            let after = self.destination.budget.window.mul_f64(rand::random::<f64>()).max(POLL_MAX);
-            let reason = "held back: too many retries of this destination have failed lately".into();
-            let sent = Sent::Again { after, counted: false, reason };
-            self.unsettled.push(Settlement { id: taken.message.id, attempt: taken.attempt, sent });
-            return;
-        }
-        let destination = self.destination.clone();
-        self.on_way.spawn(async move {
-            let sink = destination.sink.clone();
-            let (message, if_lost) = (taken.message.clone(), sink.if_lost());
-            // In a task of its own, so that a panic is an answer like any other.
-            let sending = tokio::spawn(async move { timeout_at(until, sink.send(&message)).await });
-            let sending = match AbortOnDrop(sending).wait().await {
-                Ok(Ok(sending)) => sending,
-                Ok(Err(_)) => Sending::lost("no answer in time", if_lost),
-                Err(_) => Sending::lost("the sink panicked", if_lost),
+        let (store, settlements) = (self.store.clone(), std::mem::take(&mut self.unsettled));
+        Box::pin(async move {
+            let answer = if settlements.is_empty() {
+                store.take(take).await.map(|taken| (Vec::new(), taken))
+            } else if room == 0 {
+                store.settle_sent(settlements.clone()).await.map(|ours| (ours, Vec::new()))
+            } else {
+                store.settle_and_take(settlements.clone(), take).await
             };
-            let sent = meaning(sending, &destination, taken.failures, rand::random());
-            let settlement = Settlement { id: taken.message.id, attempt: taken.attempt, sent };
-            Ended { settlement, retry: again.then_some(now) }
-        });
+            Asked { settlements, room, at, answer }
+        })
     }
 
-    fn ended(&mut self, ended: Result<Ended, tokio::task::JoinError>) {
-        // A task of ours does not panic: what it runs does so in another one.
-        let Ok(Ended { settlement, retry }) = ended else { return };
-        if settlement.sent == Sent::Delivered {
-            self.budget.succeeded(self.begun.elapsed());
-            retry.into_iter().for_each(|taken_at| self.budget.give_back(taken_at));
-        }
-        self.unsettled.push(settlement);
-    }
-
-    /// Writes what has ended. What the store does not take is kept.
-    async fn settle(&mut self) {
-        if self.unsettled.is_empty() {
-            return;
-        }
-        let settlements = self.unsettled.clone();
-        match self.store.settle_sent(settlements).await {
-            Ok(ours) => {
+    /// Sends what the store has given; says how many. `None`: it did not answer, and what it has not taken is kept.
+    fn answered(&mut self, asked: Asked) -> Option<u32> {
+        let Asked { settlements, at, answer, .. } = asked;
+        match answer {
+            Ok((ours, taken)) => {
                 self.store_errors = 0;
-                self.held.fetch_sub(ours.len() as u64, Ordering::Relaxed);
-                for (settlement, _) in self.unsettled.iter().zip(&ours).filter(|(_, ours)| **ours) {
-                    self.tell(settlement);
-                }
-                let superseded = ours.iter().filter(|ours| !**ours).count();
-                if superseded > 0 {
-                    tracing::warn!(
-                        destination = self.destination.name,
-                        superseded,
-                        "sendings ended after their lease; another relay has these messages"
-                    );
-                }
-                self.unsettled.clear();
+                self.settled(&settlements, &ours);
+                let given = u32::try_from(taken.len()).unwrap_or(u32::MAX);
+                self.held.fetch_add(u64::from(given), Ordering::Relaxed);
+                self.send(taken, at + self.destination.timeout);
+                Some(given)
             }
-            Err(error) => self.away(&error),
+            Err(error) => {
+                self.unsettled.splice(0..0, settlements);
+                self.away(&error);
+                None
+            }
         }
     }
 
-    /// Logs what waits for a person from now on.
-    fn tell(&self, Settlement { id, sent, .. }: &Settlement) {
+    /// Puts messages on their way, and those back whose destination has had too many retries in vain.
+    fn send(&mut self, taken: Vec<Taken>, until: Instant) {
+        let now = self.begun.elapsed();
+        let mut fit = Vec::with_capacity(taken.len());
+        for taken in taken {
+            if taken.attempt > 1 && !self.budget.take(now) {
+                let after = self.destination.budget.window.mul_f64(rand::random::<f64>()).max(POLL_MAX);
+                let sent = Sent::Again { after, counted: false, reason: HELD_BACK.into() };
+                self.unsettled.push(Settlement { id: taken.message.id, attempt: taken.attempt, sent });
+            } else {
+                fit.push(taken);
+            }
+        }
+        let (mut fit, batch) = (fit.into_iter(), self.destination.batch());
+        loop {
+            let some: Vec<Taken> = fit.by_ref().take(batch).collect();
+            if some.is_empty() {
+                return;
+            }
+            self.sending += u32::try_from(some.len()).unwrap_or(u32::MAX);
+            self.on_way.spawn(sent(some, self.destination.clone(), until, now));
+        }
+    }
+
+    fn ended(&mut self, ended: Result<Vec<Ended>, tokio::task::JoinError>) {
+        // A task of ours does not panic: what it runs is caught.
+        let Ok(ended) = ended else { return };
+        for Ended { settlement, retry } in ended {
+            self.sending -= 1;
+            if settlement.sent == Sent::Delivered {
+                self.budget.succeeded(self.begun.elapsed());
+                retry.into_iter().for_each(|taken_at| self.budget.give_back(taken_at));
+            }
+            self.unsettled.push(settlement);
+        }
+    }
+
+    /// The store has written these; `ours`: whether each was the attempt that held its message.
+    fn settled(&self, settlements: &[Settlement], ours: &[bool]) {
+        self.held.fetch_sub(ours.len() as u64, Ordering::Relaxed);
+        for (settlement, _) in settlements.iter().zip(ours).filter(|(_, ours)| **ours) {
+            self.tell(settlement);
+        }
+        let superseded = ours.iter().filter(|ours| !**ours).count();
+        if superseded > 0 {
+            tracing::warn!(
+                destination = self.destination.name,
+                superseded,
+                "sendings ended after their lease; another relay has these messages"
+            );
+        }
+    }
+
+    /// Logs each sending that was not accepted, once, when that is noted.
+    fn tell(&self, Settlement { id, attempt, sent }: &Settlement) {
         let (destination, id) = (&self.destination.name, id.as_str());
         match sent {
             Sent::Dead { reason } => {
@@ -203,14 +250,51 @@ impl Course {
             Sent::Unknown { reason } => {
                 tracing::warn!(destination, id, reason, "a message may have arrived and waits for a person");
             }
-            Sent::Delivered | Sent::Again { .. } => {}
+            Sent::Again { reason, .. } if reason == HELD_BACK => {}
+            Sent::Again { after, reason, .. } => {
+                let again_in_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                tracing::warn!(destination, id, attempt, reason, again_in_ms, "a message was not accepted");
+            }
+            Sent::Delivered => {}
         }
     }
 
-    fn away(&mut self, error: &onefold_store::StoreError) {
+    fn away(&mut self, error: &StoreError) {
         self.store_errors = self.store_errors.saturating_add(1);
         tracing::warn!(destination = self.destination.name, %error, "the outbox does not answer");
     }
+}
+
+/// What a sending is settled by.
+struct Fence {
+    id: Key,
+    attempt: u32,
+    failures: u32,
+}
+
+/// Sends messages and says how each sending ended. A panic of the sink and a time that is over are answers like any
+/// other.
+async fn sent(taken: Vec<Taken>, destination: Arc<Destination>, until: Instant, now: Duration) -> Vec<Ended> {
+    let (fences, messages): (Vec<Fence>, Vec<_>) = taken
+        .into_iter()
+        .map(|Taken { message, attempt, failures, .. }| {
+            (Fence { id: message.id.clone(), attempt, failures }, message)
+        })
+        .unzip();
+    let sink = &destination.sink;
+    let sending = AssertUnwindSafe(timeout_at(until, sink.send_all(messages))).catch_unwind().await;
+    let (answers, lost) = match sending {
+        Ok(Ok(answers)) => (answers, "the sink gave no answer"),
+        Ok(Err(_)) => (Vec::new(), "no answer in time"),
+        Err(_) => (Vec::new(), "the sink panicked"),
+    };
+    let mut answers = answers.into_iter();
+    let ended = fences.into_iter().map(|Fence { id, attempt, failures }| {
+        let sending = answers.next().unwrap_or_else(|| Sending::lost(lost, sink.if_lost()));
+        let sent = meaning(sending, &destination, failures, rand::random());
+        Ended { settlement: Settlement { id, attempt, sent }, retry: (attempt > 1).then_some(now) }
+    });
+    ended.collect()
 }
 
 /// What the end of a sending means for its message, which has failed `failures` times before.
@@ -227,20 +311,5 @@ fn meaning(sending: Sending, destination: &Destination, failures: u32, dice: f64
         },
         Sending::Refused { reason } => Sent::Dead { reason },
         Sending::Unknown { reason } => Sent::Unknown { reason },
-    }
-}
-
-/// A task that ends with whoever waits for it.
-struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
-
-impl<T> AbortOnDrop<T> {
-    async fn wait(mut self) -> Result<T, tokio::task::JoinError> {
-        (&mut self.0).await
-    }
-}
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -1,5 +1,6 @@
 //! The relay over a real outbox, with sinks that do as a test says.
 
+mod batches;
 mod crowd;
 mod ends;
 mod look_up;

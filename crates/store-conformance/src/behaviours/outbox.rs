@@ -160,7 +160,7 @@ pub async fn id_of_a_message_that_goes_elsewhere_is_refused<S: ConsumeStore + Ou
         Message { destination: "mail".into(), ..first.clone() },
         Message { address: "returns".into(), ..first.clone() },
     ];
-    m.enqueue(&[first.clone()]).await;
+    m.enqueue(std::slice::from_ref(&first)).await;
     for state in [OutboxState::Waiting, OutboxState::Delivered] {
         for message in &of_another_place {
             let refused = m.store.enqueue(vec![message.clone()]).await;
@@ -212,6 +212,25 @@ pub async fn no_more_are_given_than_are_asked_for<S: ConsumeStore + OutboxStore>
     given.sort();
     given.dedup();
     assert_eq!(given.len(), 25);
+}
+
+/// What the ends let go is given with the rest, and each end is judged by itself.
+pub async fn ends_and_what_they_let_go_are_one_call<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
+    m.enqueue(&[message("a-1", Some("a")), message("a-2", Some("a")), message("b-1", None)]).await;
+    m.enqueue(&[message("c-1", None)]).await;
+    assert_eq!(m.ids().await.len(), 3);
+    let end = |id: &str, attempt, sent| Settlement { id: key(id), attempt, sent };
+    let again = Sent::Again { after: Duration::ZERO, counted: true, reason: "busy".into() };
+    let ends = vec![end("c-1", 1, again), end("a-1", 1, Sent::Delivered), end("b-1", 7, Sent::Delivered)];
+    let take = Take { destination: "shop".into(), limit: 10, lease: SENDING, if_lost: IfLost::SendAgain };
+    let (ended, taken) = m.store.settle_and_take(ends, take).await.expect("the store works");
+    assert_eq!(ended, [true, true, false]);
+    let mut given: Vec<_> =
+        taken.iter().map(|taken| (taken.message.id.as_str(), taken.attempt, taken.failures)).collect();
+    given.sort_unstable();
+    assert_eq!(given, [("a-2", 1, 0), ("c-1", 2, 1)]);
+    assert_eq!(m.state("a-1").await, Some(OutboxState::Delivered));
+    assert_eq!(m.state("b-1").await, Some(OutboxState::Sending));
 }
 
 /// With every filter.

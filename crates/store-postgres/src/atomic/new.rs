@@ -48,9 +48,8 @@ pub(crate) const FINISH_PREPARED: &str =
 /// connection, an unnamed statement each time.
 pub(crate) const ENTER: &str =
     "SELECT now, stands, blind_until FROM onefold.atomic_enter($1, $2, $3, $4, $5, $6)";
-pub(crate) const FINISH: &str =
-    "SELECT now FROM onefold.atomic_finish($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-    $12, $13, $14, $15, $16, $17, $18, $19, $20) AS f (now)";
+pub(crate) const FINISH: &str = "SELECT onefold.atomic_finish($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+    $12, $13, $14, $15, $16, $17, $18, $19, $20)";
 
 /// Whether the record $1 was made before $2.
 pub(crate) const BEFORE: &str = "SELECT FROM onefold.operations WHERE id = $1 AND place >> 10 < $2";
@@ -81,12 +80,13 @@ pub(crate) async fn run(
 /// Begins the transaction; what stands in the way ends it.
 async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreTime, Option<i64>), Stopped> {
     let id = claim.claim.id;
-    let held = store.server().for_closure().await?;
+    let mut held = store.server().for_closure().await?;
+    let begin = held.begin(store.closure_time_max());
     crash::point("postgres.enter.before");
     let looked = if held.prepares() {
-        bounded(look(&held, claim, store)).await
+        bounded(look(&held, &begin, claim, store)).await
     } else {
-        bounded(call(&held, claim, store)).await
+        bounded(call(&held, &begin, claim, store)).await
     };
     crash::point("postgres.enter.after");
     let entered = match looked {
@@ -123,7 +123,12 @@ struct Entered {
 }
 
 /// By prepared statements. `None`: another attempt has the lock.
-async fn look(held: &Held, claim: &ClaimWork, store: &PostgresStore) -> Result<Option<Entered>, Failed> {
+async fn look(
+    held: &Held,
+    begin: &str,
+    claim: &ClaimWork,
+    store: &PostgresStore,
+) -> Result<Option<Entered>, Failed> {
     let claimed = &claim.claim;
     let lock: [(&(dyn ToSql + Sync), Type); 1] = [(&lock(claimed.id), Type::INT8)];
     let params: [(&(dyn ToSql + Sync), Type); 5] = [
@@ -137,7 +142,7 @@ async fn look(held: &Held, claim: &ClaimWork, store: &PostgresStore) -> Result<O
         let (try_lock, look) = (held.prepared(TRY_LOCK, &lock).await?, held.prepared(LOOK, &params).await?);
         let (open, tried, rows) = tokio::join!(
             biased;
-            held.batch_execute("BEGIN"),
+            held.batch_execute(begin),
             try_lock.query(held, &lock),
             look.query(held, &params)
         );
@@ -155,7 +160,12 @@ async fn look(held: &Held, claim: &ClaimWork, store: &PostgresStore) -> Result<O
 }
 
 /// By the function of the schema. `None`: another attempt has the lock.
-async fn call(held: &Held, claim: &ClaimWork, store: &PostgresStore) -> Result<Option<Entered>, Failed> {
+async fn call(
+    held: &Held,
+    begin: &str,
+    claim: &ClaimWork,
+    store: &PostgresStore,
+) -> Result<Option<Entered>, Failed> {
     let claimed = &claim.claim;
     let params: [(&(dyn ToSql + Sync), Type); 6] = [
         (&store.server().now(), Type::INT8),
@@ -165,7 +175,7 @@ async fn call(held: &Held, claim: &ClaimWork, store: &PostgresStore) -> Result<O
         (&live_keys_max(claim), Type::INT8),
         (&claimed.key_expires_at.map(|end| end.0), Type::INT8),
     ];
-    let (open, rows) = tokio::join!(biased; held.batch_execute("BEGIN"), held.query_typed(ENTER, &params));
+    let (open, rows) = tokio::join!(biased; held.batch_execute(begin), held.query_typed(ENTER, &params));
     let rows = open.and(rows).map_err(|error| Failed::of(&error))?;
     let Some(row) = rows.first() else { return Err(unanswered()) };
     let stands = get(row, 1)?;

@@ -3,35 +3,38 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onefold_broker_kafka::Subscription;
 use onefold_messages::{Message, Sending, Sink};
+use onefold_storm::Ledger;
 use onefold_testkit::wait;
 use rdkafka::types::RDKafkaApiKey;
 use rdkafka::types::RDKafkaRespErr::{
     RD_KAFKA_RESP_ERR__TRANSPORT, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
 };
 
-use crate::rig::{GROUP, PATIENCE, TOPIC, accepted, consume, message, mock, sink};
-use onefold_storm::Ledger;
+use crate::rig::{Kind, PATIENCE, accepted, on_each};
 
-#[tokio::test]
-async fn a_message_arrives_with_its_id_and_headers_over_the_mock() {
-    let mock = mock(1);
-    let sink = sink(&mock);
+on_each!(a_message_arrives_with_its_id_and_headers);
+
+async fn a_message_arrives_with_its_id_and_headers(kind: Kind) {
+    let Some(cluster) = kind.cluster("headers", 1).await else { return };
+    let sink = cluster.sink();
     let sent = Message {
         headers: vec![("x-note".into(), "a".into()), ("x-note".into(), "b".into())],
-        ..message("m-1", Some("order-1"), "one")
+        ..cluster.message("m-1", Some("order-1"), "one")
     };
     for _ in 0..3 {
         assert_eq!(sink.send(&sent).await, Sending::Accepted);
     }
     let ledger = Arc::new(Ledger::default());
-    let consumer = consume(&mock, Subscription::new(TOPIC, GROUP), &ledger);
+    let consumer = cluster.consume(cluster.subscription(), &ledger);
     wait::until_within(PATIENCE, "all copies came", async || ledger.duplicates() == 2).await;
     consumer.stop().await;
     let done = ledger.done.lock().unwrap();
     let came = &done.effects[0];
-    assert_eq!((came.source.as_str(), came.ordering_key.as_deref()), (TOPIC, Some("order-1")));
+    assert_eq!(
+        (came.source.as_str(), came.ordering_key.as_deref()),
+        (cluster.topic.as_str(), Some("order-1"))
+    );
     assert_eq!(came.id.as_ref().map(|id| id.as_str()), Some("m-1"));
     for (name, value) in [("x-note", "a"), ("x-note", "b"), ("onefold-message-id", "m-1")] {
         assert!(came.headers.contains(&(name.into(), value.into())), "{name} {value}: {came:?}");
@@ -40,15 +43,15 @@ async fn a_message_arrives_with_its_id_and_headers_over_the_mock() {
 
 #[tokio::test]
 async fn what_the_mock_refuses_for_now_is_repeated_and_what_cannot_be_sent_is_refused() {
-    let mock = mock(1);
-    let sink = sink(&mock);
-    mock.request_errors(
+    let cluster = Kind::Mock.cluster("refusals", 1).await.unwrap();
+    let sink = cluster.sink();
+    cluster.mock().request_errors(
         RDKafkaApiKey::Produce,
         &[RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS, RD_KAFKA_RESP_ERR__TRANSPORT],
     );
-    let good = message("m-1", None, "one");
+    let good = cluster.message("m-1", None, "one");
     assert_eq!(sink.send(&good).await, Sending::Accepted);
-    mock.request_errors(RDKafkaApiKey::Produce, &[RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
+    cluster.mock().request_errors(RDKafkaApiKey::Produce, &[RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE]);
     let large = Message { body: vec![0; 2 << 20], ..good.clone() };
     let nowhere = Message { address: "no topic".into(), ..good.clone() };
     let named = Message { headers: vec![("a\0b".into(), String::new())], ..good.clone() };
@@ -61,39 +64,39 @@ async fn what_the_mock_refuses_for_now_is_repeated_and_what_cannot_be_sent_is_re
 
 #[tokio::test]
 async fn a_confirmation_that_the_mock_gives_too_late_is_no_acceptance_and_the_copy_is_known() {
-    let mock = mock(1);
-    let sink = sink(&mock);
-    assert_eq!(sink.send(&message("m-1", None, "one")).await, Sending::Accepted);
+    let cluster = Kind::Mock.cluster("late confirmations", 1).await.unwrap();
+    let sink = cluster.sink();
+    assert_eq!(sink.send(&cluster.message("m-1", None, "one")).await, Sending::Accepted);
     for broker in 1..=3 {
-        mock.broker_round_trip_time(broker, Duration::from_secs(12)).unwrap();
+        cluster.mock().broker_round_trip_time(broker, Duration::from_secs(12)).unwrap();
     }
-    let sending = sink.send(&message("m-2", None, "two")).await;
+    let sending = sink.send(&cluster.message("m-2", None, "two")).await;
     assert!(matches!(sending, Sending::Failed { .. }), "{sending:?}");
     for broker in 1..=3 {
-        mock.broker_round_trip_time(broker, Duration::ZERO).unwrap();
+        cluster.mock().broker_round_trip_time(broker, Duration::ZERO).unwrap();
     }
-    accepted(&sink, message("m-2", None, "two")).await;
+    accepted(&sink, cluster.message("m-2", None, "two")).await;
     let ledger = Arc::new(Ledger::default());
-    let consumer = consume(&mock, Subscription::new(TOPIC, GROUP), &ledger);
+    let consumer = cluster.consume(cluster.subscription(), &ledger);
     wait::until_within(PATIENCE, "both came", async || ledger.effects().len() == 2).await;
     consumer.stop().await;
 }
 
 #[tokio::test]
 async fn without_a_broker_of_the_mock_nothing_is_sent_and_no_attempt_is_counted() {
-    let mock = mock(1);
-    let sink = sink(&mock);
-    let good = message("m-1", None, "one");
+    let cluster = Kind::Mock.cluster("no broker", 1).await.unwrap();
+    let sink = cluster.sink();
+    let good = cluster.message("m-1", None, "one");
     assert_eq!(sink.send(&good).await, Sending::Accepted);
     for broker in 1..=3 {
-        mock.broker_down(broker).unwrap();
+        cluster.mock().broker_down(broker).unwrap();
     }
     // The first one finds out.
     assert!(matches!(sink.send(&good).await, Sending::Failed { .. }));
     let sending = sink.send(&good).await;
     assert!(matches!(sending, Sending::NotYet { .. }), "{sending:?}");
     for broker in 1..=3 {
-        mock.broker_up(broker).unwrap();
+        cluster.mock().broker_up(broker).unwrap();
     }
     accepted(&sink, good).await;
 }
