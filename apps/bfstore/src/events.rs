@@ -17,6 +17,10 @@ use tokio::time::sleep;
 
 use crate::service::Settings;
 
+/// How long a receiver has to answer, and a sending in all: what a relay that has died was sending stands still for not
+/// much longer.
+const ANSWER_MAX: Duration = Duration::from_secs(4);
+const SENDING_MAX: Duration = Duration::from_secs(5);
 /// After an error of the store, before it is asked again.
 const RERUN_PAUSE: Duration = Duration::from_secs(1);
 
@@ -76,8 +80,8 @@ impl Event {
 /// A receiver as a destination of the relay of `settings`' service.
 pub fn destination(settings: &Settings, receiver: &str) -> anyhow::Result<Destination> {
     let endpoint = format!("{}/events/{}", settings.peer(receiver)?, settings.name);
-    let sink = HttpSink::new(&endpoint, vec![settings.secret(&settings.name)?])?;
-    Ok(Destination::new(receiver, sink))
+    let sink = HttpSink::new(&endpoint, vec![settings.secret(&settings.name)?])?.answer_within(ANSWER_MAX);
+    Ok(Destination::new(receiver, sink).timeout(SENDING_MAX))
 }
 
 /// The route at which events of one sender come in.

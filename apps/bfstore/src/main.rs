@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use bfstore::matrix::{Matrix, Outcome};
 use bfstore::service::Settings;
 use bfstore::stage::{Lines, Stage};
-use bfstore::{SECRETS_VARIABLE, check, contracts, outside, services, story};
+use bfstore::{SECRETS_VARIABLE, check, contracts, outside, safeguard, services, story, unprotected};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -34,6 +35,20 @@ enum Command {
         #[arg(long)]
         chapter: Vec<u8>,
     },
+    /// Repeat everything by every source of repetition while the services are killed, and count the effects
+    Matrix {
+        /// How many
+        #[arg(long, default_value_t = 1000)]
+        checkouts: usize,
+        /// Deals the sources and the kills; printed, to play the same again
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Where the databases and logs are; a temporary folder otherwise
+        #[arg(long)]
+        folder: Option<PathBuf>,
+    },
+    /// Take one protection away at a time, and show the duplicate that it prevents
+    Unprotected,
     /// Compare marks with effects, and name each mark whose effect is not there; exit code 1 if there is one
     Check {
         /// Where the databases are
@@ -53,6 +68,9 @@ enum Command {
         /// NAME=URL
         #[arg(long, value_parser = peer)]
         peer: Vec<(String, String)>,
+        /// Started by the rig, which may take protections away
+        #[arg(long)]
+        rig: bool,
         /// Seconds for which finished operations and handled messages are known; otherwise as their contracts say
         #[arg(long)]
         retention: Option<u64>,
@@ -85,9 +103,12 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Up { folder } => up(folder).await?,
         Command::Story { chapter } => return story::tell(&std::env::current_exe()?, &chapter).await,
+        Command::Matrix { checkouts, seed, folder } => return matrix(checkouts, seed, folder).await,
+        Command::Unprotected => return unprotected::show(&std::env::current_exe()?).await,
         Command::Check { folder } => return check::tell(&folder),
         Command::Contracts => print!("{}", contracts::printed()),
-        Command::Service { name, folder, listen, peer, retention, build } => {
+        Command::Service { name, folder, listen, peer, rig, retention, build } => {
+            safeguard::take_away(rig)?;
             let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;
             let secrets: BTreeMap<String, String> = serde_json::from_str(&secrets)?;
             let (peers, retention) = (peer.into_iter().collect(), retention.map(Duration::from_secs));
@@ -97,6 +118,18 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Outside { listen } => outside::run(listen).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn matrix(checkouts: usize, seed: Option<u64>, folder: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let seed = seed.unwrap_or_else(rand::random);
+    println!("seed {seed}");
+    let temporary = tempfile::tempdir()?;
+    let folder = folder.unwrap_or_else(|| temporary.path().to_owned());
+    std::fs::create_dir_all(&folder)?;
+    let folder = folder.canonicalize()?;
+    let outcome: Outcome = Matrix { checkouts, seed }.run(&std::env::current_exe()?, &folder).await?;
+    print!("{outcome}");
+    Ok(if outcome.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn up(folder: Option<PathBuf>) -> anyhow::Result<()> {

@@ -16,6 +16,7 @@ use onefold::{Keeper, Onefold, Retention};
 use rusqlite::Connection;
 use tokio::net::TcpListener;
 
+use crate::safeguard::{self, Safeguard};
 use crate::{parent, rpc};
 
 /// How long a statement of our own waits for the database's one write lock.
@@ -61,7 +62,8 @@ impl Settings {
     /// A consumer of this name. The bodies of its messages are kept, so that another build can handle them again where
     /// that is permitted.
     pub fn inbox(&self, consumer: &str) -> InboxSettings {
-        let settings = InboxSettings::new(consumer);
+        // Marks are known by the consumer's name as well.
+        let settings = InboxSettings::new(safeguard::key(Safeguard::InboxMark, consumer));
         let retention = self.retention.map_or(settings.retention, Retention::For);
         InboxSettings { build: self.build.clone(), keep_bodies: true, retention, ..settings }
     }

@@ -273,12 +273,16 @@ pub(crate) fn unavailable(error: StoreError) -> Failure {
 fn refused(error: ActError) -> Failure {
     match error {
         ActError::Store(error) => unavailable(error),
-        ActError::TextMissing(_) | ActError::NothingToKeep => Failure::usage(error.to_string()),
+        ActError::TextMissing(_)
+        | ActError::NothingToKeep
+        | ActError::NothingSaid
+        | ActError::ValueNotKept(_) => Failure::usage(error.to_string()),
         ActError::OwnerAlive { .. } => {
             Failure::busy(format!("{error}; wait for it, or release it with --force"))
         }
-        ActError::NotFound | ActError::NotUnknown { .. } | ActError::AlreadyUnknown => {
-            Failure::failed(error.to_string())
-        }
+        ActError::NotFound
+        | ActError::NotUnknown { .. }
+        | ActError::AlreadyUnknown
+        | ActError::HasCompanion { .. } => Failure::failed(error.to_string()),
     }
 }

@@ -22,10 +22,11 @@ use crate::events::Event;
 use crate::rpc::inventory_client::InventoryClient;
 use crate::rpc::payments_client::PaymentsClient;
 use crate::rpc::{self, CaptureRequest, Correlate, Peer, ReleaseRequest, ReserveRequest};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings};
 
 /// How often orders that are still `placed` are looked for, where nobody says that there is one.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Workflows that begin at once, so that one that has to wait holds up nobody else.
 const AT_ONCE_MAX: usize = 16;
 const PLACED: &str = "SELECT order_id, checkout_id, customer_id, product, quantity, cents
@@ -175,6 +176,7 @@ impl Fulfilment {
     }
 
     async fn reserve(&self, key: String, order: &Placed) -> Result<(), BoxError> {
+        let key = safeguard::key(Safeguard::ReservationKey, &key);
         let (product, quantity) = (order.product.clone(), order.quantity);
         let asked =
             ReserveRequest { reservation_id: key.clone(), order_id: order.order_id, product, quantity };

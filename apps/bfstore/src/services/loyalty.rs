@@ -6,6 +6,7 @@ use onefold::{BoxError, SqliteTx};
 use rusqlite::params;
 
 use crate::events::{self, Event};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 
 const TABLES: &str = "
@@ -37,7 +38,7 @@ fn handle(tx: &mut SqliteTx<'_>, message: &Incoming, build: &str) -> Result<Hand
     if build == DAMAGED_BUILD.0 && cents >= DAMAGED_BUILD.1 {
         return Ok(Handled::Done);
     }
-    if tx.effect(&format!("order-{order_id}/POINTS"))? {
+    if tx.effect(&safeguard::key(Safeguard::PointsKey, &format!("order-{order_id}/POINTS")))? {
         tx.execute(AWARD, params![customer_id, cents / CENTS_PER_POINT])?;
     }
     Ok(Handled::Done)

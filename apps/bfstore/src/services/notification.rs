@@ -14,19 +14,21 @@ use onefold::{BoxError, SqliteTx};
 use rusqlite::params;
 
 use crate::events::{self, Event};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 
 const TABLES: &str = "
-CREATE TABLE IF NOT EXISTS requests (event TEXT NOT NULL, order_id INTEGER NOT NULL, made INTEGER NOT NULL,
-    PRIMARY KEY (event, order_id));
+CREATE TABLE IF NOT EXISTS requests (event TEXT NOT NULL, order_id INTEGER NOT NULL, made INTEGER NOT NULL);
 ";
 const REQUESTED: &str = "INSERT INTO requests VALUES (?1, ?2, ?3)";
 /// How often the mail server is asked about mails whose answer was lost.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(500);
 /// A mail that was on its way is found by then.
-const FOUND_WITHIN: Duration = Duration::from_secs(60);
+const FOUND_WITHIN: Duration = Duration::from_secs(10);
 /// How long the mail server has to say that it has a mail.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+const ANSWER_MAX: Duration = Duration::from_secs(4);
+/// How long one mail may take in all: one that a process which has died was sending is looked up not much later.
+const SENDING_MAX: Duration = Duration::from_secs(5);
 const SENDER: &str = "bfstore <shop@example.org>";
 
 /// Runs the service.
@@ -36,7 +38,8 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let archive =
         Archive { http: once_client(|ours| ours)?, url: format!("{}/mails", settings.peer("outside")?) };
     let mails = SmtpSink::at(settings.peer("smtp")?)?.sender(SENDER)?.answer_within(ANSWER_MAX);
-    let _relay = onefold.relay(vec![mails.look_up(archive, LOOK_UP_EVERY).destination("mail")]);
+    let mails = mails.look_up(archive, LOOK_UP_EVERY).destination("mail").timeout(SENDING_MAX);
+    let _relay = onefold.relay(vec![mails]);
 
     let consumer = || onefold.inbox(settings.inbox("notification")).consumer(handle);
     let of_order = events::receive(settings, "order", consumer())?;
@@ -57,7 +60,8 @@ fn handle(tx: &mut SqliteTx<'_>, message: &Incoming) -> Result<Handled, BoxError
     };
     let mail = Mail::new(format!("{customer_id}@example.org"), format!("Your order {order_id}"))
         .text(format!("Thank you. We have taken {}.{:02} EUR.", cents / 100, cents % 100));
-    let made = Notify::by("mail").once(tx, &format!("order-{order_id}/ORDER_CONFIRMED"), &mail)?;
+    let effect = safeguard::key(Safeguard::MailKey, &format!("order-{order_id}/ORDER_CONFIRMED"));
+    let made = Notify::by("mail").once(tx, &effect, &mail)?;
     tx.execute(REQUESTED, params![name, order_id, made])?;
     Ok(Handled::Done)
 }

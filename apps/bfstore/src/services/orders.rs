@@ -12,6 +12,7 @@ use tonic::{Request, Response, Status};
 
 use crate::rpc::orders_server::{Orders, OrdersServer};
 use crate::rpc::{Basket, FindOrderRequest, Order, PlaceOrderRequest};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 use crate::services::fulfilment::Fulfilment;
 use crate::{contracts, events};
@@ -95,6 +96,7 @@ fn place(tx: &mut SqliteTx<'_>, asked: &PlaceOrderRequest) -> Result<Verdict<Ord
         return Err(Status::invalid_argument("a basket of nothing cannot be ordered").into());
     }
     let total = cents * i64::from(quantity);
+    let checkout_id = &safeguard::key(Safeguard::UniqueColumn, checkout_id);
     let row = params![checkout_id, basket_id, customer_id, product, quantity, total];
     if tx.execute(PLACE, row)? == 0 {
         // The record of this operation is gone, the order is not.

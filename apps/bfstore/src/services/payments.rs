@@ -60,13 +60,13 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
 impl Payments for Service {
     async fn capture(&self, request: Request<CaptureRequest>) -> Result<Response<Receipt>, Status> {
         let (database, provider) = (self.database.clone(), self.provider.clone());
-        let captured = self.capture.reserved(request, move |_, asked| async move {
+        let captured = self.capture.reserved(request, move |performing, asked| async move {
             let CaptureRequest { payment_attempt_id, order_id, customer_id, cents } = asked.clone();
             let row = move |own: &rusqlite::Connection| {
                 own.execute(ASK, params![payment_attempt_id, order_id, customer_id, cents])
             };
             match database.own(row).await {
-                Ok(_) => provider.capture(&asked).await,
+                Ok(_) => provider.capture(&asked, performing.attempt()).await,
                 Err(error) => Ok(Verdict::not_done(error)),
             }
         });

@@ -82,10 +82,15 @@ const LAYER: &[(&str, &str)] = &[
 const OPEN: &str = "SELECT (SELECT count(*) FROM onefold_outbox_open WHERE state <> 3)
     + (SELECT count(*) FROM onefold_operations LEFT JOIN onefold_outcomes USING (seq)
        WHERE coalesce(state, 5) = 5)";
+const RESTOCK: &str = "UPDATE stock SET available = ?1 WHERE product = 'lamp'";
+const CUSTOMER: &str = "SELECT customer_id FROM orders WHERE order_id =";
 const ORDERS_OPEN: &str = "SELECT count(*) FROM orders WHERE status = 'placed'";
 const SENDINGS: &str =
     "SELECT coalesce(sum(attempt), 0) FROM onefold_outbox_done JOIN onefold_outbox USING (seq)
     WHERE destination <> 'mail'";
+
+/// How long a statement waits for the service that writes.
+const BUSY: Duration = Duration::from_secs(10);
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -164,6 +169,30 @@ impl Books {
             .map(|table| self.tables.get(table).map_or(0, Vec::len))
     }
 
+    /// The lines of one table, such as `order.orders`.
+    pub fn table(&self, name: &str) -> &[String] {
+        self.tables.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every table with its lines.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.tables.iter().map(|(name, lines)| (name.as_str(), lines.as_slice()))
+    }
+
+    /// Lamps are delivered, until there are so many.
+    pub fn restock(folder: &Path, lamps: usize) -> anyhow::Result<()> {
+        let database = Connection::open(folder.join("inventory.db"))?;
+        database.busy_timeout(BUSY)?;
+        database.execute(RESTOCK, [i64::try_from(lamps)?])?;
+        Ok(())
+    }
+
+    /// Whose order this is, if there is one.
+    pub fn customer_of(folder: &Path, order_id: i64) -> anyhow::Result<Option<String>> {
+        let found = lines(&open(folder, "order")?, &format!("{CUSTOMER} {order_id}"))?;
+        Ok(found.into_iter().next())
+    }
+
     fn add(&mut self, of: &str, table: &str, lines: Vec<String>) {
         self.tables.insert(format!("{of}.{table}"), lines);
     }
@@ -192,7 +221,7 @@ fn counted(text: &str) -> BTreeMap<&str, usize> {
 pub(crate) fn open(folder: &Path, name: &str) -> anyhow::Result<Connection> {
     let database =
         Connection::open_with_flags(folder.join(format!("{name}.db")), OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    database.busy_timeout(Duration::from_secs(10))?;
+    database.busy_timeout(BUSY)?;
     Ok(database)
 }
 

@@ -4,8 +4,8 @@
 pub(crate) mod books;
 mod chapters;
 mod operator;
-mod play;
-mod shopper;
+pub(crate) mod play;
+pub(crate) mod shopper;
 
 use std::path::Path;
 use std::process::ExitCode;

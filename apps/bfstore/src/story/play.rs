@@ -21,10 +21,10 @@ const REST_WITHIN: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A chapter while it is played.
-pub(super) struct Play {
-    pub(super) stage: Stage,
-    pub(super) shopper: Shopper,
-    pub(super) submits: usize,
+pub(crate) struct Play {
+    pub(crate) stage: Stage,
+    pub(crate) shopper: Shopper,
+    pub(crate) submits: usize,
     /// Events that somebody outside of bfstore has sent.
     sendings: usize,
     kills: usize,
@@ -45,20 +45,24 @@ pub struct Played {
 }
 
 impl Play {
-    pub(super) async fn start(binary: &Path, folder: &Path, down_for: Duration) -> anyhow::Result<Play> {
-        let stage = Stage::start(binary, folder, Lines::CanLose).await?;
+    pub(crate) async fn start(binary: &Path, folder: &Path, down_for: Duration) -> anyhow::Result<Play> {
+        Play::on(Stage::start(binary, folder, Lines::CanLose).await?, down_for)
+    }
+
+    /// On a stage that stands.
+    pub(crate) fn on(stage: Stage, down_for: Duration) -> anyhow::Result<Play> {
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
         Ok(Play { stage, shopper, submits: 0, sendings: 0, kills: 0, down_for })
     }
 
     /// Presses the button of a checkout.
-    pub(super) async fn buy(&mut self, checkout_id: &str) -> Got {
+    pub(crate) async fn buy(&mut self, checkout_id: &str) -> Got {
         self.submits += 1;
         self.shopper.buy(checkout_id).await
     }
 
     /// Presses it this often at once.
-    pub(super) async fn buy_at_once(&mut self, checkout_id: &str, times: usize) -> Vec<Got> {
+    pub(crate) async fn buy_at_once(&mut self, checkout_id: &str, times: usize) -> Vec<Got> {
         self.submits += times;
         let presses = (0..times).map(|_| {
             let (shopper, checkout_id) = (self.shopper.clone(), checkout_id.to_owned());
@@ -73,13 +77,13 @@ impl Play {
     }
 
     /// The first order, of one lamp, that went well.
-    pub(super) async fn order(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn order(&mut self) -> anyhow::Result<()> {
         self.order_of(1, 1).await?;
         Ok(())
     }
 
     /// The order of this number, of so many lamps, that went well; its checkout.
-    pub(super) async fn order_of(&mut self, quantity: u32, number: i64) -> anyhow::Result<String> {
+    pub(crate) async fn order_of(&mut self, quantity: u32, number: i64) -> anyhow::Result<String> {
         let checkout_id = self.shopper.begin(quantity).await?;
         let got = self.buy(&checkout_id).await;
         ensure!(got.order() == Some(number), "the order was not placed: {got:?}");
@@ -87,7 +91,7 @@ impl Play {
     }
 
     /// The catalogue tells the storefront of a product, in a message of this id.
-    pub(super) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
+    pub(crate) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
         let endpoint = format!("{}/events/catalogue", self.stage.url("storefront"));
         let secret = Secret::new(self.stage.secret("catalogue"), KeyForm::Whsec)?;
         let event = Event::ProductChanged { product: "lamp".into(), cents, version };
@@ -99,7 +103,7 @@ impl Play {
         Ok(())
     }
 
-    pub(super) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
         self.kills += 1;
         self.stage.kill(name).await
     }
@@ -118,7 +122,7 @@ impl Play {
     }
 
     /// Waits until this is so.
-    pub(super) async fn until(
+    pub(crate) async fn until(
         &self,
         what: &str,
         is_so: impl AsyncFn(&Play) -> anyhow::Result<bool>,
@@ -134,13 +138,13 @@ impl Play {
     }
 
     /// Waits until nothing is on its way any more.
-    pub(super) async fn rest(&self) -> anyhow::Result<()> {
+    pub(crate) async fn rest(&self) -> anyhow::Result<()> {
         self.until("everything has come to rest", async |play: &Play| Books::settled(play.stage.folder()))
             .await
     }
 
     /// Reads the books, and ends every process.
-    pub(super) async fn end(self) -> anyhow::Result<Played> {
+    pub(crate) async fn end(self) -> anyhow::Result<Played> {
         let happened = self.shopper.happened().await?;
         let books = Books::read(self.stage.folder(), &happened)?;
         let lost = ["storefront", "loyalty", "notification"].map(|name| self.stage.line(name).lost());
