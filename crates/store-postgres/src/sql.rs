@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 71] = [
+const STATEMENTS: [(&str, &str); 72] = [
     ("claim alone", alone::CLAIM),
     ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
@@ -65,6 +65,7 @@ const STATEMENTS: [(&str, &str); 71] = [
     ("acts", acts::OF),
     ("begin with a message", consume::BEGIN_NEW),
     ("put mark", inbox::PUT),
+    ("supersede", inbox::SUPERSEDE),
     ("newer", inbox::NEWER),
     ("try lock", consume::TRY_LOCK),
     ("entries", inbox_row::OF),
