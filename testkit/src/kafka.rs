@@ -30,6 +30,18 @@ impl KafkaServer {
         }
     }
 
+    /// The environment's; `None` after saying that `what` is skipped.
+    #[must_use]
+    pub fn named(what: &str) -> Option<KafkaServer> {
+        match std::env::var(URL_VARIABLE) {
+            Ok(address) => Some(KafkaServer { address, own: None }),
+            Err(_) => {
+                skipped(what, "ONEFOLD_KAFKA_URL names no broker, and tansu 0.6 does not do");
+                None
+            }
+        }
+    }
+
     fn start(directory: &TestDirectory) -> Result<KafkaServer, String> {
         let why = "no tansu is installed (`cargo install tansu --version ^0.6 --features dynostore`), and \
                    ONEFOLD_KAFKA_URL names no broker";

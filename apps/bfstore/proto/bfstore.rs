@@ -57,6 +57,21 @@ pub struct Reservation {
     pub reserved: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReleaseRequest {
+    #[prost(string, tag = "1")]
+    pub release_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub reservation_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Released {
+    #[prost(string, tag = "1")]
+    pub release_id: ::prost::alloc::string::String,
+    /// False: nothing was reserved under that id.
+    #[prost(bool, tag = "2")]
+    pub released: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CaptureRequest {
     #[prost(string, tag = "1")]
     pub payment_attempt_id: ::prost::alloc::string::String,
@@ -615,6 +630,28 @@ pub mod inventory_client {
                 .insert(GrpcMethod::new("bfstore.v1.Inventory", "Reserve"));
             self.inner.unary(req, path, codec).await
         }
+        /// One reservation given back for each `release_id`.
+        pub async fn release(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReleaseRequest>,
+        ) -> std::result::Result<tonic::Response<super::Released>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/bfstore.v1.Inventory/Release",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("bfstore.v1.Inventory", "Release"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -635,6 +672,11 @@ pub mod inventory_server {
             &self,
             request: tonic::Request<super::ReserveRequest>,
         ) -> std::result::Result<tonic::Response<super::Reservation>, tonic::Status>;
+        /// One reservation given back for each `release_id`.
+        async fn release(
+            &self,
+            request: tonic::Request<super::ReleaseRequest>,
+        ) -> std::result::Result<tonic::Response<super::Released>, tonic::Status>;
     }
     #[derive(Debug)]
     pub struct InventoryServer<T> {
@@ -740,6 +782,49 @@ pub mod inventory_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ReserveSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/bfstore.v1.Inventory/Release" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReleaseSvc<T: Inventory>(pub Arc<T>);
+                    impl<T: Inventory> tonic::server::UnaryService<super::ReleaseRequest>
+                    for ReleaseSvc<T> {
+                        type Response = super::Released;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReleaseRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Inventory>::release(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReleaseSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -39,8 +39,8 @@ const MARKS: &[(&str, &str, &str)] = &[
     ),
     (
         "payment",
-        "NoteCapture has succeeded, and there is no capture",
-        "SELECT key FROM onefold_operations JOIN onefold_outcomes USING (seq) WHERE operation = 'NoteCapture'
+        "Capture has succeeded, and there is no capture",
+        "SELECT key FROM onefold_operations JOIN onefold_outcomes USING (seq) WHERE operation = 'Capture'
          AND state = 2 AND key NOT IN (SELECT payment_attempt_id FROM captures)",
     ),
     (

@@ -12,7 +12,7 @@ pub fn place_order() -> Operation {
     )
 }
 
-/// The workflow of an order: reserve, capture, confirm. Each step asks under a key of its own.
+/// The workflow of an order: reserve, capture, or release what was reserved, and settle. Each step asks under a key of its own.
 pub fn fulfil_order() -> Operation {
     Operation::new("FulfilOrder", "one reservation, one capture and one confirmation for each order")
         .keep_forever()
@@ -29,14 +29,19 @@ pub fn reserve() -> Operation {
         .keep_forever()
 }
 
-/// The provider is asked under the `payment_attempt_id`.
-pub fn capture() -> Operation {
-    Operation::new("Capture", "one capture at the provider for each payment_attempt_id").keep_forever()
+/// What was reserved for an order that is not paid for is given back under the `release_id`.
+pub fn release() -> Operation {
+    Operation::new("Release", "one reservation given back, and stock added once, for each release_id")
+        .keep_forever()
 }
 
-/// What the provider has done is noted here, with the event that says so.
-pub fn note_capture() -> Operation {
-    Operation::new("NoteCapture", "one capture row with its event for each payment_attempt_id").keep_forever()
+/// The provider is asked under the `payment_attempt_id`; what it has done is noted in the commit that says so.
+pub fn capture() -> Operation {
+    Operation::new(
+        "Capture",
+        "one capture at the provider, and one row of it with its event, for each payment_attempt_id",
+    )
+    .keep_forever()
 }
 
 /// The scope of keys that this service makes or is given as its own.
@@ -46,7 +51,7 @@ pub fn scope(service: &str) -> Scope {
 
 /// All contracts as text: the operation, its boundary, how long its record answers.
 pub fn printed() -> String {
-    let all = [place_order(), fulfil_order(), confirm_order(), reserve(), capture(), note_capture()];
+    let all = [place_order(), fulfil_order(), confirm_order(), reserve(), release(), capture()];
     let lines = all.iter().map(|operation| {
         let contract = operation.contract();
         format!("{:<13} {} (kept: {:?})\n", contract.operation, contract.boundary, contract.retention)

@@ -52,6 +52,11 @@ async fn c05_capture_that_was_not_found_and_lands_late_is_one_capture() {
 }
 
 #[tokio::test]
+async fn c05_refused_capture_releases_the_reservation_and_the_order_says_so() {
+    play("5c").await;
+}
+
+#[tokio::test]
 async fn c06_event_whose_consumer_was_killed_is_one_award() {
     play("6").await;
 }

@@ -29,7 +29,7 @@ const TAKEN: [(&str, &str, &str); 7] = [
         "DELETE FROM reservations",
         "inventory: {}: Reserve has succeeded, and there is no reservation",
     ),
-    ("payment", "DELETE FROM captures", "payment: {}: NoteCapture has succeeded, and there is no capture"),
+    ("payment", "DELETE FROM captures", "payment: {}: Capture has succeeded, and there is no capture"),
     (
         "notification",
         "DELETE FROM requests WHERE event = 'payment.captured'",

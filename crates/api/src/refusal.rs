@@ -48,7 +48,10 @@ impl From<ActError> for Refusal {
             ActError::NotUnknown { .. } | ActError::AlreadyUnknown => Problem::NotUnknown,
             ActError::OwnerAlive { .. } => Problem::OwnerAlive,
             ActError::TextMissing(_) => Problem::ReasonMissing,
-            ActError::NothingToKeep => Problem::RequestInvalid,
+            ActError::NothingToKeep
+            | ActError::HasCompanion { .. }
+            | ActError::NothingSaid
+            | ActError::ValueNotKept(_) => Problem::RequestInvalid,
             ActError::Store(error) => return error.clone().into(),
         };
         Refusal::new(problem, error.to_string())

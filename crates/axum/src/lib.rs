@@ -40,7 +40,7 @@ mod protected;
 mod protection;
 mod reply;
 #[cfg(feature = "webhooks")]
-mod webhooks;
+pub mod webhooks;
 
 pub use onefold_core::contract::ScopeSource;
 pub use onefold_http::TokenRule;

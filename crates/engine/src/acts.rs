@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use onefold_core::{
-    Answer, Event, EventKind, Kept, Lease, NotKept, OperationId, Reconciliation, Record, Resource, State,
-    StoreTime,
+    Answer, Event, EventKind, Kept, Lease, NotKept, OperationId, Outcome, Reconciliation, Record, Resource,
+    State, StoreTime,
 };
 use onefold_store::{Advance, Advanced, Also, NewEvent, Page, Query, Start, Step, StoreError};
 
-use crate::Engine;
+use crate::{Companion, Engine};
 
 /// How a person settles an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,23 @@ pub struct Resolution {
     pub resource: Option<Resource>,
     /// The answer that duplicates get from now on.
     pub answer: Option<Answer>,
+    /// Who says so.
+    pub who: String,
+}
+
+/// A person's word on an unknown outcome, with the result as it is kept: for a surface that knows what results are.
+#[derive(Clone, Debug)]
+pub struct Settlement {
+    /// What happened: succeeded, rejected, or nothing (the key is free then).
+    pub outcome: Outcome,
+    /// The result that duplicates get from now on.
+    pub kept: Kept,
+    /// What it brought forth.
+    pub resource: Option<Resource>,
+    /// Why; required.
+    pub reason: String,
+    /// What shows it; required.
+    pub evidence: String,
     /// Who says so.
     pub who: String,
 }
@@ -90,6 +107,21 @@ pub enum ActError {
     /// An answer or a resource was given for an operation that is settled as failed.
     #[error("what failed has no answer and no resource: its key is free for another attempt")]
     NothingToKeep,
+    /// Its service writes rows of its own with the outcome, which only the service can.
+    #[error(
+        "the service of {operation} writes rows of its own with its outcome: settle it through the service, or \
+         release it, so that the service's reconciler looks again"
+    )]
+    HasCompanion {
+        /// Its name.
+        operation: String,
+    },
+    /// Nobody settles an operation as not known.
+    #[error("say what happened: an outcome that is not known settles nothing")]
+    NothingSaid,
+    /// The result that a person gave cannot be kept.
+    #[error("the result cannot be kept: {0}")]
+    ValueNotKept(String),
     /// The store did not do it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -128,27 +160,41 @@ impl Engine {
             ResolvedAs::Succeeded => State::Succeeded,
             ResolvedAs::Failed => State::Failed,
         };
+        if state == State::Succeeded
+            && let Some(record) = self.0.store.read(id).await?.record
+            && self.0.store.has_companion(&record.operation).await?
+        {
+            return Err(ActError::HasCompanion { operation: record.operation });
+        }
         let kept = match (state, resolution.answer) {
             (State::Succeeded, Some(answer)) => Kept::Full(answer),
             (State::Succeeded, None) => Kept::NotKept { status: None, why: NotKept::Settled },
             _ => Kept::Nothing,
         };
         let step = Step::Settle { state, kept, resource: resolution.resource };
-        let event = NewEvent {
-            kind: EventKind::Resolved,
-            who: resolution.who,
-            reason: format!("as {state}: {}", resolution.reason),
-            evidence: resolution.evidence,
+        let event = resolved(state, resolution.who, &resolution.reason, resolution.evidence);
+        self.act(id, step, event, None, may_be_settled).await
+    }
+
+    /// Settles an operation whose outcome is unknown, or whose attempt left without one, together with its companion,
+    /// if it has one. Durable together or not at all.
+    pub async fn settle_by_hand(
+        &self,
+        id: OperationId,
+        settlement: Settlement,
+        companion: Option<&dyn Companion>,
+    ) -> Result<Shown, ActError> {
+        let Settlement { outcome, kept, resource, reason, evidence, who } = settlement;
+        required("a reason", &reason)?;
+        required("evidence", &evidence)?;
+        let state = outcome.state();
+        let companion = match outcome {
+            Outcome::Succeeded | Outcome::Rejected => companion,
+            Outcome::NotDone => None,
+            Outcome::Unknown => return Err(ActError::NothingSaid),
         };
-        self.act(id, step, event, |record| match (record.state, record.lease) {
-            (State::OutcomeUnknown, _) => Ok((&[State::OutcomeUnknown], Also::Nothing)),
-            (State::Processing, Lease::Alive(left)) => {
-                Err(ActError::OwnerAlive { attempt: record.attempt, left })
-            }
-            (State::Processing, _) => Ok((&[State::Processing], Also::LeaseOver)),
-            (state, _) => Err(ActError::NotUnknown { state }),
-        })
-        .await
+        let event = resolved(state, who, &reason, evidence);
+        self.act(id, Step::Settle { state, kept, resource }, event, companion, may_be_settled).await
     }
 
     /// Takes the operation from its attempt: it becomes `outcome_unknown`, never free. One that a reconciler has given
@@ -162,7 +208,7 @@ impl Engine {
             evidence: String::new(),
         };
         let force = release.force;
-        self.act(id, Step::LoseOutcome, event, |record| match (record.state, record.lease) {
+        self.act(id, Step::LoseOutcome, event, None, |record| match (record.state, record.lease) {
             (State::Processing, Lease::Alive(left)) if !force => {
                 Err(ActError::OwnerAlive { attempt: record.attempt, left })
             }
@@ -187,6 +233,7 @@ impl Engine {
         id: OperationId,
         step: Step,
         event: NewEvent,
+        companion: Option<&dyn Companion>,
         start: impl Fn(&Record) -> Result<(&'static [State], Also), ActError>,
     ) -> Result<Shown, ActError> {
         let mut read = self.0.store.read(id).await?;
@@ -200,7 +247,11 @@ impl Engine {
                 event: Some(event.clone()),
                 if_superseded: None,
             };
-            match self.0.store.advance(advance).await? {
+            let advanced = match companion {
+                Some(companion) => companion.settle(record, advance).await?,
+                None => self.0.store.advance(advance).await?,
+            };
+            match advanced {
                 Advanced::Done { .. } => {
                     let shown = self.show(id).await?.ok_or(ActError::NotFound)?;
                     tracing::info!(operation = %id, state = %shown.record.state, who = event.who, "an operator acted");
@@ -212,6 +263,22 @@ impl Engine {
             }
         }
     }
+}
+
+/// From where a person's word settles an operation.
+fn may_be_settled(record: &Record) -> Result<(&'static [State], Also), ActError> {
+    match (record.state, record.lease) {
+        (State::OutcomeUnknown, _) => Ok((&[State::OutcomeUnknown], Also::Nothing)),
+        (State::Processing, Lease::Alive(left)) => {
+            Err(ActError::OwnerAlive { attempt: record.attempt, left })
+        }
+        (State::Processing, _) => Ok((&[State::Processing], Also::LeaseOver)),
+        (state, _) => Err(ActError::NotUnknown { state }),
+    }
+}
+
+fn resolved(state: State, who: String, reason: &str, evidence: String) -> NewEvent {
+    NewEvent { kind: EventKind::Resolved, who, reason: format!("as {state}: {reason}"), evidence }
 }
 
 fn required(what: &'static str, text: &str) -> Result<(), ActError> {

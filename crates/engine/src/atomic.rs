@@ -323,11 +323,11 @@ impl Engine {
 
 /// Runs that the database asked for again.
 #[derive(Default)]
-struct Reruns(u32);
+pub(crate) struct Reruns(u32);
 
 impl Reruns {
     /// Waits a random part of a pause that doubles. False when it has run often enough.
-    async fn pause(&mut self) -> bool {
+    pub(crate) async fn pause(&mut self) -> bool {
         self.0 += 1;
         if self.0 >= CONTENDED_RUNS_MAX {
             return false;

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::begin::next_attempt;
 use crate::flight::{Flight, Leader};
 use crate::hearts::Heart;
-use crate::{Call, Engine};
+use crate::{Call, Companion, Engine};
 
 /// What an attempt says about its effect, with what is to be kept.
 #[derive(Clone, Debug)]
@@ -73,6 +73,8 @@ pub(crate) struct Parts {
     resumes: bool,
     /// `None` once it has stopped.
     heart: Option<Heart>,
+    /// What is committed with its success or rejection.
+    companion: Option<Arc<dyn Companion>>,
 }
 
 const THE_LAYER: &str = "onefold";
@@ -93,8 +95,15 @@ impl Engine {
             runtime.spawn(beating).abort_handle()
         };
         let heart = Some(self.0.hearts.beat(begun + lease / 3, beat));
-        let parts =
-            Parts { engine: self.clone(), call: call.clone(), record, leader: Some(leader), resumes, heart };
+        let parts = Parts {
+            engine: self.clone(),
+            call: call.clone(),
+            record,
+            leader: Some(leader),
+            resumes,
+            heart,
+            companion: None,
+        };
         Attempt { parts: Some(Box::new(parts)) }
     }
 
@@ -206,6 +215,15 @@ impl Attempt {
         parts.settle(verdict).await
     }
 
+    /// The same; a success and a rejection are durable together with this, or not at all.
+    ///
+    /// Cancellation: the same.
+    pub async fn settle_with(mut self, verdict: Verdict, companion: Arc<dyn Companion>) -> Settled {
+        let parts = self.parts.as_deref_mut().expect("an attempt has its parts until it is settled");
+        parts.companion = Some(companion);
+        self.settle(verdict).await
+    }
+
     /// Reports that the outcome is lost although this attempt still listens: everybody who waits is told so. A
     /// later [`Attempt::settle`] still settles the operation, unless a newer attempt or a person was faster.
     pub async fn lose(&mut self, reason: &str) {
@@ -282,9 +300,8 @@ impl Parts {
     }
 
     async fn settle(self, verdict: Verdict) -> Settled {
-        let advance = self.transition(&verdict);
         let asked = Instant::now();
-        match self.engine.0.store.advance(advance).await {
+        match self.report(&verdict, self.transition(&verdict)).await {
             Ok(advanced) => self.settled(verdict, advanced, asked),
             Err(error) => {
                 let signals = &self.engine.0.signals;
@@ -292,16 +309,26 @@ impl Parts {
                 signals.bump(&signals.result_not_stored, &self.call.label);
                 tracing::error!(operation = %self.record.id, %error, "the outcome could not be stored; it is offered again");
                 let verdict = match (&error, verdict) {
-                    (StoreError::Refused(_), mut refused) => {
+                    (StoreError::Refused(_), mut refused) if self.companion.is_none() => {
                         refused.kept =
                             Kept::NotKept { status: status(&refused.kept), why: NotKept::NotStored };
                         refused
                     }
-                    (StoreError::Unavailable(_), verdict) => verdict,
+                    (_, verdict) => verdict,
                 };
                 tokio::spawn(self.offer_again(verdict));
                 Settled::NotStored(error)
             }
+        }
+    }
+
+    /// Carries out the transition of a verdict, with what is committed with it.
+    pub(crate) async fn report(&self, verdict: &Verdict, advance: Advance) -> Result<Advanced, StoreError> {
+        match (&self.companion, verdict.outcome) {
+            (Some(companion), Outcome::Succeeded | Outcome::Rejected) => {
+                companion.settle(&self.record, advance).await
+            }
+            _ => self.engine.0.store.advance(advance).await,
         }
     }
 

@@ -9,6 +9,8 @@ mod atomic;
 mod attempt;
 mod begin;
 mod call;
+mod companion;
+mod driving;
 mod enter;
 mod finished;
 mod flight;
@@ -26,10 +28,12 @@ use std::sync::Arc;
 
 use onefold_store::{Clock, OperationStore, SystemClock};
 
-pub use acts::{ActError, Release, Resolution, ResolvedAs, Shown};
+pub use acts::{ActError, Release, Resolution, ResolvedAs, Settlement, Shown};
 pub use atomic::{AtomicEngine, Performed, Stood};
 pub use attempt::{Attempt, Settled, Verdict};
 pub use call::{Call, Entered, Known, Refusal};
+pub use companion::Companion;
+pub use driving::{Driver, Drives, Driving};
 pub use keeper::Keeper;
 pub use limits::Limits;
 pub use message_signals::MessageSignals;

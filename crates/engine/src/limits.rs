@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use onefold_core::retry::Backoff;
+
 /// What one process allows itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -53,6 +55,15 @@ pub(crate) const PROBES_AT_ONCE: usize = 8;
 pub(crate) const PROBE_TURN_SLACK: Duration = Duration::from_secs(5);
 /// Bytes of a verdict's reason, and of its evidence, that are kept.
 pub(crate) const EVIDENCE_BYTES_MAX: usize = 500;
+/// How often interrupted operations are looked for.
+pub(crate) const DRIVE_TICK: Duration = Duration::from_millis(500);
+/// Workflows that one process drives on at once: those of a whole outage must not run over what has just come back.
+pub(crate) const DRIVEN_AT_ONCE: usize = 16;
+/// The pauses between the drives of one operation.
+pub(crate) const DRIVE_BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(500), max: Duration::from_secs(30) };
+/// Interrupted operations that one look sees. One that is interrupted again goes to the end of the line.
+pub(crate) const INTERRUPTED_LOOK: u32 = 256;
 /// Records that one call of a sweep may change.
 pub(crate) const SWEEP_LIMIT: u32 = 100;
 /// Versions that one call looks through, and calls in one sweep: ten thousand a sweep, so that a million are looked

@@ -52,9 +52,9 @@ impl Parts {
     /// double effect is only what was superseded by another's word.
     async fn offer(&self, verdict: &Verdict) -> Result<Advanced, StoreError> {
         let quiet = Advance { if_superseded: None, ..self.transition(verdict) };
-        match self.engine.0.store.advance(quiet).await? {
+        match self.report(verdict, quiet).await? {
             Advanced::Superseded(read) if !self.is_own_word(verdict, &read) => {
-                self.engine.0.store.advance(self.transition(verdict)).await
+                self.report(verdict, self.transition(verdict)).await
             }
             advanced => Ok(advanced),
         }

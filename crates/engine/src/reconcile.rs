@@ -19,8 +19,8 @@ use onefold_store::{Advance, Advanced, Also, NewEvent, ProbeTurn, Start, Step, T
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use crate::Engine;
 use crate::limits::{EVIDENCE_BYTES_MAX, PROBE_TICK, PROBE_TURN_SLACK, PROBES_AT_ONCE};
+use crate::{Companion, Engine};
 
 /// Asks the authority what became of an attempt. Only looks: a probe may be made any number of times.
 #[async_trait]
@@ -61,6 +61,8 @@ pub struct Registration {
     /// For how long after its outcome was lost an attempt may still be sending its request: until then a negative
     /// answer under the fence `settled` says nothing.
     pub sends_for: Duration,
+    /// What is committed with the verdict that it happened.
+    pub companion: Option<Arc<dyn Companion>>,
 }
 
 /// The running loop; it ends when this is dropped, with the probes that it makes.
@@ -164,7 +166,11 @@ impl Engine {
             if_superseded: Some(event),
         };
         let began = Instant::now();
-        match self.0.store.advance(advance).await {
+        let advanced = match (&registration.companion, &course) {
+            (Some(companion), Course::Settle(_)) => companion.settle(&turn.record, advance).await,
+            _ => self.0.store.advance(advance).await,
+        };
+        match advanced {
             Ok(advanced) => {
                 self.0.signals.reconciled(&registration.label, verdict);
                 if course == Course::Escalate {

@@ -46,6 +46,7 @@ fn registration(route: &Route, asks: Asks, upstream_timeout: Duration) -> Regist
         reconciler: Arc::new(asks),
         // As long as an attempt is listened to, its request may still be being written; one more for good measure.
         sends_for: upstream_timeout * (LATE_TIMEOUTS + 1),
+        companion: None,
     }
 }
 

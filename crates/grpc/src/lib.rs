@@ -63,6 +63,7 @@ mod perform;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod protection;
+mod settling;
 mod whose;
 
 pub use codes::{Situation, situations};

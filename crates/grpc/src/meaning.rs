@@ -3,9 +3,7 @@
 //! Only a definite "nothing happened" frees a key, and only a definite refusal is remembered; whatever else a code may
 //! mean is unknown. In atomic mode the rollback proves that nothing happened, so there only rejections differ.
 
-use std::fmt;
-
-use onefold_library::{BoxError, Verdict};
+use onefold_library::{BoxError, Rejection, Verdict};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -60,21 +58,11 @@ fn of_status(status: &Status) -> Meaning {
     if warns { Meaning::Unknown } else { of_code(status.code(), details.retry_info().is_some()) }
 }
 
-/// An error that refuses the operation for good with this status, whatever its code means by itself.
+/// An error that refuses the operation for good with this status, whatever its code means by itself. A step that ends
+/// with it is not asked for again.
 pub fn rejected(status: Status) -> BoxError {
-    Rejection(status).into()
+    Rejection::of(Kept::status(&status)).into()
 }
-
-#[derive(Debug)]
-struct Rejection(Status);
-
-impl fmt::Display for Rejection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Rejection {}
 
 /// Whether a status can speak for the whole operation, or only for an attempt that follows others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +74,6 @@ pub(crate) enum Speaks {
 
 /// The verdict of a work that ended with an error. Errors that are no status are judged by the library.
 pub(crate) fn verdict(error: BoxError, speaks: Speaks) -> Result<Verdict<Kept>, BoxError> {
-    let error = match error.downcast::<Rejection>() {
-        Ok(rejection) => return Ok(Verdict::rejected(Kept::status(&rejection.0))),
-        Err(error) => error,
-    };
     let status = error.downcast::<Status>()?;
     Ok(match (of_status(&status), speaks) {
         (Meaning::Rejected, Speaks::ForTheOperation) => Verdict::rejected(Kept::status(&status)),

@@ -22,14 +22,18 @@
 //! ```
 
 use std::future::Future;
+use std::sync::Arc;
 
-use onefold_library::postgres::{PostgresStore, PostgresTx};
-use onefold_library::{BoxError, Verdict};
+use onefold_library::companion::Settled;
+use onefold_library::postgres::{PostgresStore, PostgresTx, Writes};
+use onefold_library::{BoxError, CallError, Verdict};
 use prost::Message;
 use tonic::{Request, Response, Status};
 
+use crate::kept::Kept;
 use crate::meaning::Speaks;
 use crate::perform::{answered, kept};
+use crate::settling;
 use crate::{Admitted, Protection};
 
 /// An async closure over the open transaction and the message, whose future may be sent between threads. Implemented
@@ -66,6 +70,20 @@ where
 }
 
 impl Protection<PostgresStore> {
+    /// Registers what is written in the commit that settles a call of this method as answered or as refused, whoever
+    /// settles it: see `Onefold::companion`, of which all is true here.
+    pub async fn companion<R, F>(&self, write: F) -> Result<(), CallError>
+    where
+        R: Message + Default,
+        F: for<'a> Writes<'a, Result<R, Status>> + Clone + Send + Sync + 'static,
+    {
+        let write = async move |tx: &mut PostgresTx, settled: Arc<Settled<Kept>>| {
+            let settled = Arc::new(settling::answered(&settled)?);
+            write(tx, settled).await
+        };
+        self.onefold().companion(self.operation(), write).await
+    }
+
     /// Performs the call in one transaction: what the closure writes and the record of its answer are committed
     /// together or not at all. The closure may run again when the database asks for it, each time as a clone with the
     /// message.

@@ -131,6 +131,14 @@ impl<S: AtomicStore> Protection<S> {
         }))
     }
 
+    pub(crate) fn onefold(&self) -> &Onefold<S> {
+        &self.onefold
+    }
+
+    pub(crate) fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
     fn require<M>(&self, call: Option<Call>, request: Request<M>) -> Result<Admitted<M, S>, Status> {
         let call = call.ok_or_else(|| answer::refusal(answers::key_missing(&self.keys.rule)))?;
         Ok(Admitted { onefold: self.onefold.clone(), call, message: request.into_inner() })

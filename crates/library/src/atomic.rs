@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::task::detached;
 use crate::verdict::{BoxError, Verdict};
-use crate::{Call, CallError, Done, Onefold, Operation, typed};
+use crate::{Call, CallError, Done, Onefold, Operation, Rejection, typed};
 
 /// What the closure of a typed work has left for its caller.
 enum Left<T> {
@@ -37,6 +37,10 @@ impl<T> Clone for Word<T> {
 impl<T: Serialize + DeserializeOwned> Word<T> {
     /// What the closure's verdict means for its transaction.
     pub(crate) fn of(&self, verdict: Result<Verdict<T>, BoxError>) -> Ended {
+        let verdict = verdict.or_else(|error| match Rejection::within(&error) {
+            Some(rejection) => Ok(rejection.verdict()),
+            None => Err(error),
+        });
         let (ended, leaves) = match verdict {
             Ok(Verdict::Succeeded { resource, value }) => {
                 finished(&self.operation, Finish::Succeeded, resource, value)
@@ -67,7 +71,7 @@ impl<S: AtomicStore> Onefold<S> {
         if let Some(known) = self.engine().recall(&asked) {
             return known_to(&call.operation, &known);
         }
-        let engine = self.0.clone();
+        let engine = self.atomic_engine().clone();
         let left = Arc::new(Mutex::new(None));
         let mut work = work(Word { operation: call.operation.clone(), left: left.clone() });
         detached(|gone| async move {

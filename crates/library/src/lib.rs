@@ -6,16 +6,20 @@
 mod atomic;
 mod beside;
 mod call;
+pub mod companion;
 mod done;
+pub mod drive;
 mod error;
 pub mod guest;
 pub mod inbox;
 pub mod messages;
 pub mod notify;
 mod operation;
+mod person;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod reconcile;
+mod rejection;
 mod reserved;
 mod resumable;
 mod sqlite;
@@ -28,6 +32,8 @@ mod verdict;
 use std::sync::Arc;
 use std::time::Duration;
 
+use companion::Companions;
+
 pub use beside::AccessError;
 pub use call::Call;
 pub use done::{Done, Recorded};
@@ -37,11 +43,15 @@ pub use onefold_core::key::KeyTime;
 pub use onefold_core::{
     Contract, Expiry, Fingerprint, Key, KeyError, OperationId, Problem, Resource, Scope, State,
 };
-pub use onefold_engine::{AtomicEngine, Engine, Keeper, Limits, Release, Resolution, ResolvedAs};
+pub use onefold_engine::{
+    ActError, AtomicEngine, Engine, Keeper, Limits, Release, Resolution, ResolvedAs, Shown,
+};
 pub use onefold_store::{AtomicStore, StepStore};
 use onefold_store::{InboxStore, OutboxStore};
 pub use onefold_store_sqlite::{Applied, FileUse, OpenError, Options, SqliteStore, SqliteTx};
 pub use operation::{OnError, Operation};
+pub use person::Settlement;
+pub use rejection::Rejection;
 pub use reserved::Performing;
 pub use resumable::{StepError, Steps};
 pub use standing::Standing;
@@ -49,28 +59,39 @@ pub use transaction::{Claim, Claimed};
 pub use verdict::{BoxError, Verdict};
 
 /// The boundary over one database. Cheap to clone.
-pub struct Onefold<S = SqliteStore>(AtomicEngine<S>);
+pub struct Onefold<S = SqliteStore> {
+    engine: AtomicEngine<S>,
+    companions: Arc<Companions>,
+}
 
 impl<S> Clone for Onefold<S> {
     fn clone(&self) -> Self {
-        Onefold(self.0.clone())
+        Onefold { engine: self.engine.clone(), companions: self.companions.clone() }
     }
 }
 
 impl<S: AtomicStore> Onefold<S> {
     /// Over another store.
     pub fn over(engine: AtomicEngine<S>) -> Onefold<S> {
-        Onefold(engine)
+        Onefold { engine, companions: Arc::default() }
     }
 
     /// The engine, for what people do to records and for metrics.
     pub fn engine(&self) -> &Engine {
-        self.0.engine()
+        self.engine.engine()
     }
 
     /// The store.
     pub fn store(&self) -> &Arc<S> {
-        self.0.store()
+        self.engine.store()
+    }
+
+    pub(crate) fn atomic_engine(&self) -> &AtomicEngine<S> {
+        &self.engine
+    }
+
+    pub(crate) fn companions(&self) -> &Companions {
+        &self.companions
     }
 
     /// Starts what runs beside the calls, for as long as the answer is kept: it writes counters, marks lost outcomes

@@ -32,10 +32,12 @@ use crate::verdict::{BoxError, Verdict};
 use crate::{AtomicEngine, Call, CallError, Done, Limits, Onefold};
 
 mod beside;
+mod companion;
 mod inbox;
 mod transaction;
 
 pub use beside::Beside;
+pub use companion::Writes;
 pub use inbox::Handler;
 pub use transaction::{Claim, Claimed};
 
@@ -73,7 +75,7 @@ impl Onefold<PostgresStore> {
         limits: Limits,
     ) -> Result<Onefold<PostgresStore>, OpenError> {
         let store = Arc::new(PostgresStore::open(address, options).await?);
-        Ok(Onefold(AtomicEngine::new(store, "library", limits)))
+        Ok(Onefold::over(AtomicEngine::new(store, "library", limits)))
     }
 
     /// Performs the operation in one transaction: what the closure writes and the record of its result are committed

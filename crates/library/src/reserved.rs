@@ -5,9 +5,10 @@
 //! lease, and nothing repeats it by itself.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use onefold_core::{IdentityKey, Kept, OperationId, Outcome, downstream};
-use onefold_engine::{Attempt, Entered, Settled};
+use onefold_engine::{Attempt, Companion, Entered, Settled};
 use onefold_store::AtomicStore;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::atomic::{keep_what_can_be, known_to};
 use crate::task::detached;
 use crate::verdict::{BoxError, Verdict};
-use crate::{Call, CallError, Done, OnError, Onefold, Operation, Recorded};
+use crate::{Call, CallError, Done, OnError, Onefold, Operation, Recorded, Rejection};
 
 /// An attempt as the work sees it.
 #[derive(Clone, Debug)]
@@ -67,6 +68,7 @@ impl<S: AtomicStore> Onefold<S> {
     {
         let engine = self.engine().clone();
         let asked = call.for_engine(engine.identity_key());
+        let companion = self.companions().of(&call.operation);
         if let Some(known) = engine.recall(&asked) {
             return known_to(&call.operation, &known);
         }
@@ -76,7 +78,7 @@ impl<S: AtomicStore> Onefold<S> {
                 Entered::Attempt(attempt) => {
                     let performing = Performing::of(&attempt, &call, engine.identity_key().clone());
                     let verdict = run(&call.operation, async move || work(performing).await).await;
-                    settle(&call.operation, attempt, verdict, Lost::IsUnknown).await
+                    settle(&call.operation, attempt, verdict, Lost::IsUnknown, companion).await
                 }
             }
         })
@@ -90,14 +92,15 @@ pub(crate) async fn run<T, Fut>(
     work: impl FnOnce() -> Fut + Send + 'static,
 ) -> Verdict<T>
 where
-    T: Send + 'static,
+    T: DeserializeOwned + Send + 'static,
     Fut: Future<Output = Result<Verdict<T>, BoxError>> + Send + 'static,
 {
     match tokio::spawn(async move { work().await }).await {
         Ok(Ok(verdict)) => verdict,
-        Ok(Err(error)) => match operation.errors() {
-            OnError::Unknown => Verdict::Unknown { error },
-            OnError::NotDone => Verdict::NotDone { error, retryable: true },
+        Ok(Err(error)) => match (Rejection::within(&error), operation.errors()) {
+            (Some(rejection), _) => rejection.verdict(),
+            (None, OnError::Unknown) => Verdict::Unknown { error },
+            (None, OnError::NotDone) => Verdict::NotDone { error, retryable: true },
         },
         Err(ended) => Verdict::Unknown { error: format!("the work did not end: {ended}").into() },
     }
@@ -112,12 +115,22 @@ pub(crate) enum Lost {
     IsResumed,
 }
 
-/// Reports the verdict, and tells the caller what there is to tell, whether or not the store took it.
+impl Lost {
+    fn told(self, id: OperationId, error: BoxError) -> CallError {
+        match self {
+            Lost::IsUnknown => CallError::OutcomeUnknown { id, error: Some(error) },
+            Lost::IsResumed => CallError::Interrupted { id, error },
+        }
+    }
+}
+
+/// Reports the verdict, with what is written with it, and tells the caller what there is to tell, whether or not the store took it.
 pub(crate) async fn settle<T: Serialize + DeserializeOwned>(
     operation: &Operation,
     attempt: Attempt,
     verdict: Verdict<T>,
     lost: Lost,
+    companion: Option<Arc<dyn Companion>>,
 ) -> Result<Done<T>, CallError> {
     let (id, number, resumes) = (attempt.id(), attempt.number(), attempt.resumes());
     let known = onefold_engine::Verdict::known;
@@ -134,15 +147,23 @@ pub(crate) async fn settle<T: Serialize + DeserializeOwned>(
         }
         Verdict::Unknown { error } => {
             attempt.settle(onefold_engine::Verdict::unknown(error.to_string())).await;
-            return Err(match lost {
-                Lost::IsUnknown => CallError::OutcomeUnknown { id, error: Some(error) },
-                Lost::IsResumed => CallError::Interrupted { id, error },
-            });
+            return Err(lost.told(id, error));
         }
     };
     let outcome = if rejected { Outcome::Rejected } else { Outcome::Succeeded };
     let kept = keep_what_can_be(operation, &value);
-    let recorded = match attempt.settle(known(outcome, kept, resource.clone())).await {
+    if companion.is_some() && !matches!(kept, Kept::Value(_)) {
+        // Whoever settles it later would have no result to write with.
+        let error = "the result cannot be kept, so nothing can be written with it";
+        attempt.settle(onefold_engine::Verdict::unknown(error)).await;
+        return Err(lost.told(id, error.into()));
+    }
+    let verdict = known(outcome, kept, resource.clone());
+    let settled = match companion {
+        Some(companion) => attempt.settle_with(verdict, companion).await,
+        None => attempt.settle(verdict).await,
+    };
+    let recorded = match settled {
         Settled::Recorded(_) => Recorded::Durably,
         Settled::NotStored(_) => Recorded::NotYet,
         Settled::Superseded(_) => Recorded::Superseded,

@@ -21,7 +21,7 @@ use crate::atomic::known_to;
 use crate::reserved::{Lost, Performing, run, settle};
 use crate::task::detached;
 use crate::verdict::{BoxError, Verdict};
-use crate::{Call, CallError, Done, Onefold, Operation, typed};
+use crate::{Call, CallError, Done, Onefold, Operation, Rejection, typed};
 
 /// Why a step has no result. The workflow stops with it: return it with `?`.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +34,17 @@ pub enum StepError {
         /// Why.
         #[source]
         error: BoxError,
+    },
+    /// The step is refused for good, by this attempt or an earlier one, and is not asked for again. Returned with `?` it
+    /// rejects the workflow with the value of the [`Rejection`]; what other steps have done is the workflow's to make
+    /// good before.
+    #[error("the step {name} is refused for good")]
+    Rejected {
+        /// The step.
+        name: String,
+        /// With the value.
+        #[source]
+        rejection: Rejection,
     },
     /// A newer attempt, or a person, has the operation now: this attempt must do nothing more.
     #[error("the step {0} is not ours any more: the attempt was superseded")]
@@ -81,7 +92,8 @@ impl Steps {
 
     /// Runs the step, or gives its kept result. The work gets the key under which it asks the other system.
     ///
-    /// Names are unique in an operation. Cancellation: a step that is dropped is repeated under the same key.
+    /// An error is not kept, and the step is repeated under the same key, but for a [`Rejection`]: that is kept like a
+    /// result. Names are unique in an operation, and none ends with `!rejected`. Cancellation: a step that is dropped is repeated under the same key.
     pub async fn run<R, F, Fut>(&self, name: &str, work: F) -> Result<R, StepError>
     where
         R: Serialize + DeserializeOwned,
@@ -121,15 +133,49 @@ impl Steps {
         if shared.superseded.load(Ordering::Relaxed) {
             return Err(StepError::Superseded(name));
         }
-        let kept = shared.finished.lock().get(&name).cloned();
-        if let Some(kept) = kept {
-            return shared.read(name, &kept);
+        let rejected = format!("{name}!rejected");
+        let kept = {
+            let finished = shared.finished.lock();
+            finished
+                .get(&name)
+                .map(|kept| Ok(kept.clone()))
+                .or(finished.get(&rejected).map(|kept| Err(kept.clone())))
+        };
+        match kept {
+            Some(Ok(kept)) => return shared.read(name, &kept),
+            Some(Err(kept)) => {
+                let rejection = Rejection::from_json(shared.read(name.clone(), &kept)?);
+                return Err(StepError::Rejected { name, rejection });
+            }
+            None => {}
         }
         let result = match work(shared.performing.downstream_key(&name)).await {
             Ok(result) => result,
-            Err(error) => return Err(StepError::Failed { name, error }),
+            Err(error) => {
+                let Some(rejection) = Rejection::within(&error).cloned() else {
+                    return Err(StepError::Failed { name, error });
+                };
+                let json =
+                    rejection.json().map_err(|error| StepError::Failed { name: name.clone(), error })?;
+                shared.keep(rejected, json).await?;
+                return Err(StepError::Rejected { name, rejection });
+            }
         };
-        let kept = match typed::keep(&shared.operation, &result) {
+        match shared.keep(name.clone(), &result).await? {
+            None => Ok(result),
+            Some(kept) => shared.read(name, &kept),
+        }
+    }
+}
+
+impl Shared {
+    /// Keeps the result of a step. Where another one is kept already, that is given back.
+    async fn keep<R: Serialize + DeserializeOwned>(
+        &self,
+        name: String,
+        result: &R,
+    ) -> Result<Option<Kept>, StepError> {
+        let kept = match typed::keep(&self.operation, result) {
             Ok(kept @ Kept::Value(_)) => kept,
             Ok(_) => {
                 return Err(StepError::NotKept {
@@ -139,26 +185,24 @@ impl Steps {
             }
             Err(detail) => return Err(StepError::NotKept { name, detail }),
         };
-        let (id, attempt) = (shared.performing.id(), shared.performing.attempt());
-        match shared.store.put_step(id, attempt, name.clone(), kept.clone()).await {
+        let (id, attempt) = (self.performing.id(), self.performing.attempt());
+        match self.store.put_step(id, attempt, name.clone(), kept.clone()).await {
             Ok(StepPut::Done) => {
-                shared.finished.lock().insert(name, kept);
-                Ok(result)
+                self.finished.lock().insert(name, kept);
+                Ok(None)
             }
             Ok(StepPut::Exists(step)) => {
-                shared.finished.lock().insert(name.clone(), step.kept.clone());
-                shared.read(name, &step.kept)
+                self.finished.lock().insert(name, step.kept.clone());
+                Ok(Some(step.kept))
             }
             Ok(StepPut::Superseded(_)) => {
-                shared.superseded.store(true, Ordering::Relaxed);
+                self.superseded.store(true, Ordering::Relaxed);
                 Err(StepError::Superseded(name))
             }
             Err(error) => Err(StepError::NotKept { name, detail: error.to_string() }),
         }
     }
-}
 
-impl Shared {
     fn read<R: DeserializeOwned>(&self, name: String, kept: &Kept) -> Result<R, StepError> {
         typed::value(&self.operation, self.performing.id(), kept)
             .map_err(|error| StepError::Unreadable { name, detail: error.to_string() })
@@ -178,6 +222,7 @@ impl<S: AtomicStore + StepStore> Onefold<S> {
     {
         let (engine, store) = (self.engine().clone(), self.store().clone());
         let asked = call.resumable(engine.identity_key());
+        let companion = self.companions().of(&call.operation);
         if let Some(known) = engine.recall(&asked) {
             return known_to(&call.operation, &known);
         }
@@ -190,7 +235,7 @@ impl<S: AtomicStore + StepStore> Onefold<S> {
                 Ok(finished) => finished,
                 Err(error) => {
                     let verdict = Verdict::<T>::Unknown { error: error.into() };
-                    return settle(&call.operation, attempt, verdict, Lost::IsResumed).await;
+                    return settle(&call.operation, attempt, verdict, Lost::IsResumed, companion).await;
                 }
             };
             let steps = Steps(Arc::new(Shared {
@@ -207,7 +252,7 @@ impl<S: AtomicStore + StepStore> Onefold<S> {
                 }
                 verdict => verdict,
             };
-            settle(&call.operation, attempt, verdict, Lost::IsResumed).await
+            settle(&call.operation, attempt, verdict, Lost::IsResumed, companion).await
         })
         .await
     }

@@ -24,7 +24,7 @@ impl Onefold<SqliteStore> {
     /// The same, with other options and limits.
     pub fn open(path: impl AsRef<Path>, options: Options, limits: Limits) -> Result<Onefold, OpenError> {
         let store = Arc::new(SqliteStore::open(path, options)?);
-        Ok(Onefold(AtomicEngine::new(store, "library", limits)))
+        Ok(Onefold::over(AtomicEngine::new(store, "library", limits)))
     }
 
     /// Performs the operation in one transaction: what the closure writes and the record of its result are committed

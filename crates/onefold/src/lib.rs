@@ -46,6 +46,9 @@
 //! [`Onefold::write`]. Where an operation or a message stands say [`Onefold::stands`], [`Onefold::outgoing`] and
 //! [`Onefold::incoming`].
 //!
+//! What a service writes of an outcome that comes from elsewhere, in the commit that settles it, is a [`companion`];
+//! lost outcomes are looked up by [`reconcile`], and interrupted workflows are driven on by [`drive`].
+//!
 //! With the feature `postgres` all of it works over PostgreSQL: see the module `postgres`.
 //!
 //! What a call without a result means is a [`CallError`], which says whether a new key is safe. Results are kept as

@@ -13,6 +13,8 @@ mod inbox;
 mod notify;
 #[path = "../examples/outbox.rs"]
 mod outbox;
+#[path = "../examples/reconcile.rs"]
+mod reconcile;
 #[path = "../examples/reserved.rs"]
 mod reserved;
 #[path = "../examples/resumable.rs"]
@@ -45,6 +47,11 @@ fn notify_example_runs() {
 #[test]
 fn outbox_example_runs() {
     outbox::main().unwrap();
+}
+
+#[test]
+fn reconcile_example_runs() {
+    reconcile::main().unwrap();
 }
 
 #[test]

@@ -7,12 +7,15 @@
 mod atomic;
 mod row;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onefold_core::{Counters, Event, EventKind, IdentityKey, OperationId, Record, Scope, State, StoreTime};
+use onefold_core::contract::OnStale;
+use onefold_core::{
+    Counters, Event, EventKind, IdentityKey, Lease, OperationId, Record, Scope, State, StoreTime,
+};
 use onefold_store::{
     Advance, Advanced, Claim, Claimed, Clock, Grant, Judge, NewEvent, OperationStore, Page, ProbeTurn, Query,
     Read, Step, StoreError, Survey, Swept, SystemClock, TakeProbes, Timeline,
@@ -35,6 +38,7 @@ struct Rows {
     by_id: HashMap<OperationId, Row>,
     latest_seq: i64,
     business: atomic::BusinessRows,
+    companions: BTreeSet<String>,
 }
 
 impl Default for MemoryStore {
@@ -215,6 +219,28 @@ impl OperationStore for MemoryStore {
             processing: processing.count() as u64,
             sweep_lag: due.map_or(Duration::ZERO, |due| due.until(now)),
         })
+    }
+
+    async fn interrupted(&self, operations: &[String], limit: u32) -> Result<Vec<Record>, StoreError> {
+        let rows = self.rows.lock();
+        let mut rows: Vec<&Row> = rows.by_id.values().collect();
+        rows.sort_by_key(|row| row.lease_until);
+        let over = rows.into_iter().map(|row| self.seen(row)).filter(|record| {
+            record.state == State::Processing
+                && record.on_stale == OnStale::Resume
+                && record.lease == Lease::Over
+                && operations.contains(&record.operation)
+        });
+        Ok(over.take(limit as usize).collect())
+    }
+
+    async fn note_companion(&self, operation: &str) -> Result<(), StoreError> {
+        self.rows.lock().companions.insert(operation.to_owned());
+        Ok(())
+    }
+
+    async fn has_companion(&self, operation: &str) -> Result<bool, StoreError> {
+        Ok(self.rows.lock().companions.contains(operation))
     }
 
     async fn ready(&self) -> Result<(), StoreError> {

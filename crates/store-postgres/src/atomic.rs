@@ -34,6 +34,7 @@ use crate::{PostgresTx, read};
 
 pub(crate) mod new;
 mod next;
+pub(crate) mod settle;
 
 /// How long the lock of a key is waited for by whoever must know what became of the transaction that held it.
 pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -70,6 +71,7 @@ pub(crate) async fn run(
     let ended = match entry {
         Entry::New(claim) => new::run(*claim, work, store).await,
         Entry::Next(advance) => next::run(*advance, work, store).await,
+        Entry::Settle(advance) => settle::run(*advance, work, store).await,
     };
     match ended {
         Err(Stopped::Store(error)) => Err(error),

@@ -124,14 +124,14 @@ async fn begin_new(mark: &MarkWork, store: &PostgresStore) -> Result<Option<(Hel
         (&mark.too_old_at.map(|at| at.0), Type::INT8),
         (form, Type::BYTEA),
     ];
-    crash::point("postgres.handling.before");
+    crash::point("postgres.new_mark.before");
     let asked = bounded(async {
         let statement = held.prepared(BEGIN_NEW, &params).await.map_err(|error| Failed::of(&error))?;
         let (open, rows) = tokio::join!(biased; held.batch_execute(&begin), statement.query(&held, &params));
         open.and(rows).map_err(|error| Failed::of(&error))
     });
     let asked = asked.await;
-    crash::point("postgres.handling.after");
+    crash::point("postgres.new_mark.after");
     let begun = match asked {
         Ok(rows) => rows.first().map_or(Ok(None), |row| get::<Option<i64>>(row, 0)),
         Err(failed) => {

@@ -5,13 +5,15 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Address, Options, PostgresStore};
 use crate::{
-    acts, advance, alone, atomic::new, begin, check, claim, consume, counts, events, grants, inbox,
-    inbox_row, inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps,
-    store, survey, sweep, tx, versions,
+    acts, advance, alone,
+    atomic::{new, settle},
+    begin, check, claim, companion, consume, counts, events, grants, inbox, inbox_row, interrupted,
+    inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps, store,
+    survey, sweep, tx, versions,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 72] = [
+const STATEMENTS: [(&str, &str); 76] = [
     ("claim alone", alone::CLAIM),
     ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
@@ -19,6 +21,10 @@ const STATEMENTS: [(&str, &str); 72] = [
     ("before", new::BEFORE),
     ("finish", new::FINISH),
     ("finish, prepared", new::FINISH_PREPARED),
+    ("settling", settle::STANDS),
+    ("note companion", companion::NOTE),
+    ("companion", companion::STANDS),
+    ("interrupted", interrupted::OVER),
     ("effect", tx::EFFECT),
     ("apply", tx::APPLY),
     ("version", tx::VERSION),

@@ -4,7 +4,7 @@
 //! its effect. When the store is dropped, what waits is still done, and then the connections are closed.
 
 use async_trait::async_trait;
-use onefold_core::{Counters, Event, FingerprintBuilder, IdentityKey, Kept, OperationId};
+use onefold_core::{Counters, Event, FingerprintBuilder, IdentityKey, Kept, OperationId, Record};
 use onefold_store::{
     Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, Finding, FinishedStep, Gravity, Hints,
     Inventory, OperationStore, Page, ProbeTurn, Query, Read, Sealer, Step, StepPut, StepStore, StoreError,
@@ -25,8 +25,8 @@ use crate::migrate::{self, LATEST};
 use crate::server::{Server, Unanswered};
 use crate::stats::{Counts, Stats};
 use crate::{
-    Address, OpenError, Options, PostgresWork, atomic, counts, events, inventory, list, open, probes, read,
-    steps, survey, sweep, versions,
+    Address, OpenError, Options, PostgresWork, atomic, companion, counts, events, interrupted, inventory,
+    list, open, probes, read, steps, survey, sweep, versions,
 };
 
 /// Lanes of each kind: while one waits for its commit another can gather and send.
@@ -278,6 +278,18 @@ impl OperationStore for PostgresStore {
 
     async fn survey(&self) -> Result<Survey, StoreError> {
         survey::run(&self.server).await
+    }
+
+    async fn interrupted(&self, operations: &[String], limit: u32) -> Result<Vec<Record>, StoreError> {
+        interrupted::run(operations, limit, &self.server, &self.sealer).await
+    }
+
+    async fn note_companion(&self, operation: &str) -> Result<(), StoreError> {
+        companion::note(operation, &self.server).await
+    }
+
+    async fn has_companion(&self, operation: &str) -> Result<bool, StoreError> {
+        companion::stands(operation, &self.server).await
     }
 
     async fn ready(&self) -> Result<(), StoreError> {

@@ -125,7 +125,8 @@ pub(crate) fn run(work: &AdvanceWork, batch: &mut Batch<'_>) -> Result<RawAdvanc
     }
 }
 
-fn transition(work: &AdvanceWork, batch: &mut Batch<'_>) -> Result<RawAdvanced, JobError> {
+/// What `run` does in its savepoint.
+pub(crate) fn transition(work: &AdvanceWork, batch: &mut Batch<'_>) -> Result<RawAdvanced, JobError> {
     let advance = &work.advance;
     let Some(found) = found(advance.id, batch)? else { return Ok(RawAdvanced::Missing) };
     if !found.is_start_of(advance, batch) {

@@ -1,14 +1,15 @@
 //! Record and business rows in one savepoint of the writer's transaction.
 //!
 //! The one write lock is held, so what is looked at first is still so when it is written, and the unique digest is the
-//! judge all the same. How the closure runs is said in `closure.rs`.
+//! judge all the same. Where an attempt or a verdict settles a record, the closure runs beside the transition. How the
+//! closure runs is said in `closure.rs`.
 
 use onefold_core::{Kept, OperationId, Resource, State, StoreTime};
 use onefold_store::codec::{encode_kept, kept_length};
 use onefold_store::{Atomically, Entry, Finish, Grant, Sealer, Step, StoreError, crash};
 use rusqlite::params;
 
-use crate::advance::{self, AdvanceWork};
+use crate::advance::{self, AdvanceWork, RawAdvanced};
 use crate::batch::Batch;
 use crate::claim::{self, Against, ClaimWork};
 use crate::closure::{About, Left, Running};
@@ -27,6 +28,7 @@ pub(crate) struct AtomicWork {
 enum Prepared {
     New(ClaimWork),
     Next(AdvanceWork),
+    Settle(AdvanceWork),
 }
 
 /// What became of it; the payload of a record that was found is still to be opened.
@@ -40,8 +42,16 @@ impl AtomicWork {
         let entry = match entry {
             Entry::New(claim) => Prepared::New(ClaimWork::new(*claim)),
             Entry::Next(advance) => Prepared::Next(AdvanceWork::new(*advance, &closure.sealer)),
+            Entry::Settle(advance) => Prepared::Settle(AdvanceWork::new(*advance, &closure.sealer)),
         };
         AtomicWork { entry, closure }
+    }
+
+    pub(crate) fn payload_bytes(&self) -> usize {
+        match &self.entry {
+            Prepared::New(_) => 0,
+            Prepared::Next(advance) | Prepared::Settle(advance) => advance.payload_bytes(),
+        }
     }
 }
 
@@ -89,6 +99,7 @@ pub(crate) fn run(work: &AtomicWork, batch: &mut Batch<'_>) -> Result<RawAtomica
     match &work.entry {
         Prepared::New(claim) => new(claim, work, batch),
         Prepared::Next(advance) => next(advance, work, batch),
+        Prepared::Settle(advance) => settle(advance, work, batch),
     }
 }
 
@@ -139,6 +150,31 @@ fn next(begin: &AdvanceWork, work: &AtomicWork, batch: &mut Batch<'_>) -> Result
         outcome::put(advance.id, found.seq, State::Processing, finished.state(), &outcome, batch)?;
         batch.grant(Grant::Ended(advance.id));
         Ok((found.attempt + 1, expires_at))
+    })
+}
+
+fn settle(by: &AdvanceWork, work: &AtomicWork, batch: &mut Batch<'_>) -> Result<RawAtomically, JobError> {
+    let id = by.advance.id;
+    let refused = |why: &str| JobError::Job(StoreError::Refused(why.to_owned()));
+    if !matches!(by.advance.step, Step::Settle { .. } | Step::Reconcile { .. }) {
+        return Err(refused("an entry that settles says so"));
+    }
+    let found = advance::found(id, batch)?;
+    if !found.is_some_and(|found| found.is_start_of(&by.advance, batch)) {
+        return Ok(RawAtomically::Found(Box::new(read::in_batch(id, batch)?)));
+    }
+    in_savepoint(id, work, batch, |finished, batch| {
+        if finished.finish == Finish::Rejected {
+            return Err(refused("a work beside an outcome rejects nothing"));
+        }
+        crash::point("sqlite.settle.before");
+        let RawAdvanced::Done { expires_at, .. } = advance::transition(by, batch)? else {
+            return Err(JobError::Batch(StoreError::Unavailable(
+                "a record went away behind the lock".into(),
+            )));
+        };
+        crash::point("sqlite.settle.after");
+        Ok((by.advance.start.attempt, expires_at.map(|end| end.0)))
     })
 }
 

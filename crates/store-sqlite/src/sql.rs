@@ -7,19 +7,21 @@ use rusqlite::Connection;
 use crate::FileUse;
 use crate::migrate::{self, Migrate};
 use crate::{
-    acts, advance, batch, claim, counts, events, inbox, inbox_row, list, open, outbox, outbox_row, outcome,
-    permits, probes, read, seal_keys, steps, survey, sweep, tx, versions,
+    acts, advance, batch, claim, companion, counts, events, inbox, inbox_row, interrupted, list, open,
+    outbox, outbox_row, outcome, permits, probes, read, seal_keys, steps, survey, sweep, tx, versions,
 };
 
-const STATEMENTS: [&[&str]; 23] = [
+const STATEMENTS: [&[&str]; 25] = [
     acts::SQL,
     advance::SQL,
     batch::SQL,
     claim::SQL,
+    companion::SQL,
     counts::SQL,
     events::SQL,
     inbox::SQL,
     inbox_row::SQL,
+    interrupted::SQL,
     list::SQL,
     open::SQL,
     outbox::SQL,

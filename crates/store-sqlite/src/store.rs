@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onefold_core::{Counters, Event, IdentityKey, Kept, OperationId};
+use onefold_core::{Counters, Event, IdentityKey, Kept, OperationId, Record};
 use onefold_store::{
     Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, Entry, Finding, FinishedStep, Hints,
     Inventory, Judge, OperationStore, Page, ProbeTurn, Query, Read, Sealer, StepPut, StepStore, StoreError,
@@ -37,7 +37,8 @@ use crate::sweep::SweepWork;
 use crate::versions::Place;
 use crate::writer::Writer;
 use crate::{
-    OpenError, Options, check, events, inventory, list, migrate, open, probes, read, steps, survey, sweep,
+    OpenError, Options, check, companion, events, interrupted, inventory, list, migrate, open, probes, read,
+    steps, survey, sweep,
 };
 
 /// What a job costs beside its payload: its row, its index entries.
@@ -300,6 +301,22 @@ impl OperationStore for SqliteStore {
         self.readers.run(move |connection| survey::run(connection, &judge)).await
     }
 
+    async fn interrupted(&self, operations: &[String], limit: u32) -> Result<Vec<Record>, StoreError> {
+        let (judge, operations) = (self.judge.clone(), operations.to_vec());
+        let found =
+            self.readers.run(move |connection| interrupted::run(&operations, limit, connection, &judge));
+        found.await?.into_iter().map(|record| record.open(&self.sealer)).collect()
+    }
+
+    async fn note_companion(&self, operation: &str) -> Result<(), StoreError> {
+        self.errand(companion::Note::of(operation)).await
+    }
+
+    async fn has_companion(&self, operation: &str) -> Result<bool, StoreError> {
+        let note = companion::Note::of(operation);
+        self.readers.run(move |connection| note.stands(connection)).await
+    }
+
     async fn ready(&self) -> Result<(), StoreError> {
         self.ask((), 0, Job::Ready).await?;
         self.readers.run(|connection| connection.query_row(LATEST, [], |_| Ok(()))).await
@@ -312,7 +329,8 @@ impl AtomicStore for SqliteStore {
 
     async fn atomically(&self, entry: Entry, work: &mut SqliteWork) -> Result<Atomically, StoreError> {
         let atomic = AtomicWork::new(entry, self.running(work));
-        Ok(match self.ask(Box::new(atomic), 0, Job::Atomic).await? {
+        let bytes = atomic.payload_bytes();
+        Ok(match self.ask(Box::new(atomic), bytes, Job::Atomic).await? {
             RawAtomically::Found(read) => Atomically::Found(Box::new(read.open(&self.sealer)?)),
             RawAtomically::Other(ended) => ended,
         })

@@ -6,6 +6,9 @@
 //! everything is undone, no record is left, and the key is as free as before: the rollback proves it. Where it rejects,
 //! its own writes are undone and the rejection is recorded. After a crash there is either the whole or nothing.
 //!
+//! A work may also stand beside an outcome that is known already ([`Entry::Settle`]): then the record is settled with
+//! what the work has written, or stays as it is.
+//!
 //! *It does not* run the work twice inside one call, retry, or decide: what stands in the way is handed back, and
 //! whether to run again, and how long to wait for somebody else, is the engine's to say.
 
@@ -22,6 +25,11 @@ pub enum Entry {
     /// It is free, expired, or its lease is over: a transition whose step is [`Begin`](crate::Step::Begin), carried out
     /// in the same transaction.
     Next(Box<Advance>),
+    /// An attempt or a verdict settles it: a transition whose step is [`Settle`](crate::Step::Settle) or
+    /// [`Reconcile`](crate::Step::Reconcile), carried out in the same transaction. State, result and resource are the
+    /// transition's. The work says [`Finish::Succeeded`], and what else it says is not used; where it says that nothing
+    /// is done, the record stays as it is. [`Advance::if_superseded`] is not written here.
+    Settle(Box<Advance>),
 }
 
 impl Entry {
@@ -29,7 +37,7 @@ impl Entry {
     pub fn id(&self) -> OperationId {
         match self {
             Entry::New(claim) => claim.id,
-            Entry::Next(advance) => advance.id,
+            Entry::Next(advance) | Entry::Settle(advance) => advance.id,
         }
     }
 }

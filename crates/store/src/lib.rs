@@ -11,6 +11,7 @@
 mod atomic;
 pub mod clock;
 pub mod codec;
+mod companion;
 pub mod crash;
 mod hint;
 mod inbox;
@@ -27,6 +28,7 @@ pub use atomic::{
 };
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
+pub use companion::companion_note;
 pub use hint::{Hint, Hints};
 pub use inbox::{
     ConsumeStore, Consumed, DeliveryCounts, Failure, InboxPage, InboxQuery, InboxStore, InboxSurvey,

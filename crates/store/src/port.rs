@@ -345,6 +345,16 @@ pub trait OperationStore: Send + Sync + 'static {
     /// Counts what stands.
     async fn survey(&self) -> Result<Survey, StoreError>;
 
+    /// Attempts that were interrupted and may be resumed: `processing` records of these operations whose lease is over
+    /// and whose promise is `OnStale::Resume`, those that wait longest first, at most `limit`. Changes nothing.
+    async fn interrupted(&self, operations: &[String], limit: u32) -> Result<Vec<Record>, StoreError>;
+
+    /// Notes, for good, that a service writes rows of its own in the commit that settles this operation.
+    async fn note_companion(&self, operation: &str) -> Result<(), StoreError>;
+
+    /// Whether that was noted.
+    async fn has_companion(&self, operation: &str) -> Result<bool, StoreError>;
+
     /// Whether the store can be read and written now.
     async fn ready(&self) -> Result<(), StoreError>;
 }

@@ -29,6 +29,8 @@ pub enum Fault {
     CaptureAnswerLost,
     /// The provider's answer is lost, and the request reaches its books only later: until it is told to land.
     CaptureLandsLate,
+    /// The provider refuses: now, and whenever it is asked under that key.
+    CaptureRefused,
     /// The mail server takes the mail, and its answer is lost.
     MailAnswerLost,
 }
@@ -49,6 +51,7 @@ struct World {
     happened: parking_lot::Mutex<Happened>,
     faults: parking_lot::Mutex<Vec<Fault>>,
     late: parking_lot::Mutex<Vec<Captured>>,
+    refused: parking_lot::Mutex<Vec<String>>,
 }
 
 impl World {

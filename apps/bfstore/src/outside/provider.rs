@@ -41,6 +41,12 @@ pub(super) async fn capture(
     world.happened.lock().capture_requests += 1;
     let wanted =
         Captured { key: key.to_owned(), charge: String::new(), order_id: asked.order_id, cents: asked.cents };
+    if world.takes(Fault::CaptureRefused) {
+        world.refused.lock().push(key.to_owned());
+    }
+    if world.refused.lock().iter().any(|refused| refused == key) {
+        return StatusCode::PAYMENT_REQUIRED.into_response();
+    }
     if world.takes(Fault::CaptureLandsLate) {
         world.late.lock().push(wanted);
         return std::future::pending().await;

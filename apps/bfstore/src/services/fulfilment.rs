@@ -1,15 +1,17 @@
-//! The workflow of **order**: reserve, capture, confirm, each step under a key of its own that is the same in every
-//! attempt.
+//! The workflow of **order**: reserve, capture, settle, each step under a key of its own that is the same in every
+//! attempt. What was reserved for an order that is refused its payment is released, under a key of its own as well.
 //!
-//! *After a crash* the workflow of every order that is still `placed` goes on at its open step. An order leaves `placed`
-//! once, by the last step, in one transaction with the events that say so.
+//! A loop begins the workflow of each order that is placed; one that is interrupted, by a service that does not answer
+//! or by a crash, is driven on by the layer. *After a crash* the workflow of every order that is still `placed` goes on
+//! at its open step. An order leaves `placed` once, by the last step, in one transaction with the events that say so.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onefold::{BoxError, CallError, Verdict};
-use rusqlite::params;
+use onefold::drive::{Drive, Driving, Interrupted};
+use onefold::{BoxError, CallError, Rejection, StepError, Steps, Verdict};
+use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -19,15 +21,19 @@ use crate::contracts;
 use crate::events::Event;
 use crate::rpc::inventory_client::InventoryClient;
 use crate::rpc::payments_client::PaymentsClient;
-use crate::rpc::{self, CaptureRequest, Correlate, Peer, ReserveRequest};
+use crate::rpc::{self, CaptureRequest, Correlate, Peer, ReleaseRequest, ReserveRequest};
 use crate::service::{Database, Settings};
 
 /// How often orders that are still `placed` are looked for, where nobody says that there is one.
-const LOOK_EVERY: Duration = Duration::from_millis(300);
-/// Workflows at once, so that one that has to wait holds up nobody else.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Workflows that begin at once, so that one that has to wait holds up nobody else.
 const AT_ONCE_MAX: usize = 16;
 const PLACED: &str = "SELECT order_id, checkout_id, customer_id, product, quantity, cents
     FROM orders WHERE status = 'placed' ORDER BY order_id";
+const ONE: &str = "SELECT order_id, checkout_id, customer_id, product, quantity, cents
+    FROM orders WHERE order_id = ?1";
+/// What keys of workflows begin with; the order's number follows.
+const KEY: &str = "order-";
 const SETTLE: &str =
     "UPDATE orders SET status = ?2, version = version + 1 WHERE order_id = ?1 AND status = 'placed'";
 
@@ -80,100 +86,124 @@ impl Fulfilment {
         })
     }
 
-    /// Starts the loop.
-    pub fn start(self) -> JoinHandle<()> {
-        tokio::spawn(async move {
-            let (mut running, mut at_work) = (JoinSet::new(), HashSet::new());
-            loop {
-                let orders = self.placed().await.unwrap_or_else(|error| {
-                    tracing::warn!(%error, "the orders cannot be read");
-                    Vec::new()
-                });
-                for order in orders {
-                    if at_work.len() < AT_ONCE_MAX && at_work.insert(order.order_id) {
-                        running.spawn(self.clone().one(order));
-                    }
-                }
-                let _ = timeout(LOOK_EVERY, self.placed.notified()).await;
-                while let Some(ended) = running.try_join_next() {
-                    at_work
-                        .remove(&ended.expect("the work runs in tasks of the layer, which catch its panics"));
-                }
+    /// Starts what begins workflows, and what drives on those that are interrupted.
+    pub fn start(self) -> (JoinHandle<()>, Driving) {
+        let own = self.clone();
+        let drive = Drive::new(&contracts::fulfil_order(), move |interrupted: Interrupted| {
+            let own = own.clone();
+            async move {
+                let order = own.order_of(interrupted.key()).await?;
+                own.fulfil(order).await?;
+                Ok(())
             }
-        })
+        });
+        let driving = self.database.onefold.drive([drive]);
+        (tokio::spawn(self.begin_all()), driving)
     }
 
-    async fn one(self, order: Placed) -> i64 {
+    /// Begins the workflow of each order once; what was begun before a crash it goes on with.
+    async fn begin_all(self) {
+        let (mut running, mut begun) = (JoinSet::new(), HashSet::new());
+        loop {
+            let orders = self.placed().await.unwrap_or_else(|error| {
+                tracing::warn!(%error, "the orders cannot be read");
+                Vec::new()
+            });
+            begun.retain(|begun| orders.iter().any(|order| order.order_id == *begun));
+            for order in orders {
+                if running.len() < AT_ONCE_MAX && begun.insert(order.order_id) {
+                    running.spawn(self.clone().begin(order));
+                }
+            }
+            let _ = timeout(LOOK_EVERY, self.placed.notified()).await;
+            while let Some(ended) = running.try_join_next() {
+                let again = ended.expect("the work runs in tasks of the layer, which catch its panics");
+                if let Some(order_id) = again {
+                    begun.remove(&order_id);
+                }
+            }
+        }
+    }
+
+    /// The order whose workflow is to be begun again, if it was not begun.
+    async fn begin(self, order: Placed) -> Option<i64> {
         let order_id = order.order_id;
         match self.fulfil(order).await {
             Ok(status) => tracing::info!(order_id, ?status, "fulfilled"),
-            // It stays `placed`, and the next round goes on under the same keys.
-            Err(error) => tracing::info!(order_id, %error, "not fulfilled yet"),
+            Err(CallError::Interrupted { error, .. }) => tracing::info!(order_id, %error, "interrupted"),
+            Err(error) => {
+                tracing::info!(order_id, %error, "not fulfilled yet");
+                return Some(order_id);
+            }
         }
-        order_id
+        None
     }
 
     async fn placed(&self) -> anyhow::Result<Vec<Placed>> {
-        let read = |row: &rusqlite::Row<'_>| {
-            Ok(Placed {
-                order_id: row.get(0)?,
-                checkout_id: row.get(1)?,
-                customer_id: row.get(2)?,
-                product: row.get(3)?,
-                quantity: row.get(4)?,
-                cents: row.get(5)?,
-            })
-        };
-        self.database.own(move |own| own.prepare_cached(PLACED)?.query_map([], read)?.collect()).await
+        self.database.own(|own| own.prepare_cached(PLACED)?.query_map([], placed)?.collect()).await
+    }
+
+    async fn order_of(&self, key: &str) -> anyhow::Result<Placed> {
+        let order_id: i64 = key.trim_start_matches(KEY).parse()?;
+        self.database.own(move |own| own.query_row(ONE, [order_id], placed)).await
     }
 
     async fn fulfil(&self, order: Placed) -> Result<Status, CallError> {
-        let key = format!("order-{}", order.order_id);
+        let key = format!("{KEY}{}", order.order_id);
         let call = contracts::fulfil_order().call(contracts::scope("order"), key, &order.order_id)?;
         let call = call.correlated(order.checkout_id.clone());
         let own = self.clone();
-        let fulfilled = self.database.onefold.resumable(call, move |steps| async move {
-            let reserved = steps.run("reserve", |key| own.reserve(key, &order)).await?;
-            let status = match reserved {
-                false => Status::SoldOut,
-                true => match steps.run("capture", |key| own.capture(key, &order)).await? {
-                    true => Status::Confirmed,
-                    false => Status::Unpaid,
-                },
-            };
-            steps.run("settle", |key| own.settle(key, &order, status)).await?;
-            Ok(Verdict::created("order", order.order_id, status))
-        });
+        let fulfilled = self.database.onefold.resumable(call, move |steps| own.work(steps, order));
         Ok(fulfilled.await?.into_value())
     }
 
-    async fn reserve(&self, key: String, order: &Placed) -> Result<bool, BoxError> {
+    async fn work(self, steps: Steps, order: Placed) -> Result<Verdict<Status>, BoxError> {
+        let status = if refused(steps.run("reserve", |key| self.reserve(key, &order)).await)? {
+            Status::SoldOut
+        } else if refused(steps.run("capture", |key| self.capture(key, &order)).await)? {
+            let reservation_id = steps.attempt().downstream_key("reserve");
+            steps.run("release", |key| self.release(key, reservation_id)).await?;
+            Status::Unpaid
+        } else {
+            Status::Confirmed
+        };
+        steps.run("settle", |key| self.settle(key, &order, status)).await?;
+        Ok(match status {
+            Status::Confirmed => Verdict::created("order", order.order_id, status),
+            Status::SoldOut | Status::Unpaid => Verdict::rejected(status),
+        })
+    }
+
+    async fn reserve(&self, key: String, order: &Placed) -> Result<(), BoxError> {
         let (product, quantity) = (order.product.clone(), order.quantity);
         let asked =
             ReserveRequest { reservation_id: key.clone(), order_id: order.order_id, product, quantity };
-        Ok(self
-            .inventory
-            .clone()
-            .reserve(rpc::under(&key, asked)?.correlated(&order.checkout_id))
-            .await?
-            .into_inner()
-            .reserved)
+        let asked = rpc::under(&key, asked)?.correlated(&order.checkout_id);
+        match self.inventory.clone().reserve(asked).await?.into_inner().reserved {
+            true => Ok(()),
+            false => Err(Rejection::of(Status::SoldOut).into()),
+        }
     }
 
-    async fn capture(&self, key: String, order: &Placed) -> Result<bool, BoxError> {
+    async fn release(&self, key: String, reservation_id: String) -> Result<(), BoxError> {
+        let asked = ReleaseRequest { release_id: key.clone(), reservation_id };
+        self.inventory.clone().release(rpc::under(&key, asked)?).await?;
+        Ok(())
+    }
+
+    async fn capture(&self, key: String, order: &Placed) -> Result<(), BoxError> {
         let asked = CaptureRequest {
             payment_attempt_id: key.clone(),
             order_id: order.order_id,
             customer_id: order.customer_id.clone(),
             cents: order.cents,
         };
-        let receipt = self
-            .payments
-            .clone()
-            .capture(rpc::under(&key, asked)?.correlated(&order.checkout_id))
-            .await?
-            .into_inner();
-        Ok(!receipt.charge.is_empty())
+        let asked = rpc::under(&key, asked)?.correlated(&order.checkout_id);
+        let receipt = self.payments.clone().capture(asked).await?.into_inner();
+        match receipt.charge.is_empty() {
+            false => Ok(()),
+            true => Err(Rejection::of(Status::Unpaid).into()),
+        }
     }
 
     /// The end, in the order's own database: the status and the events in one transaction.
@@ -194,5 +224,25 @@ impl Fulfilment {
         });
         settled.await?;
         Ok(())
+    }
+}
+
+fn placed(row: &Row<'_>) -> rusqlite::Result<Placed> {
+    Ok(Placed {
+        order_id: row.get(0)?,
+        checkout_id: row.get(1)?,
+        customer_id: row.get(2)?,
+        product: row.get(3)?,
+        quantity: row.get(4)?,
+        cents: row.get(5)?,
+    })
+}
+
+/// Whether a step was refused for good. That is kept, so it is the same in every attempt.
+fn refused(step: Result<(), StepError>) -> Result<bool, StepError> {
+    match step {
+        Ok(()) => Ok(false),
+        Err(StepError::Rejected { .. }) => Ok(true),
+        Err(other) => Err(other),
     }
 }

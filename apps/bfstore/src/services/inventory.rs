@@ -1,41 +1,50 @@
-//! **inventory**: stock and reservations. Stock is taken once for each `reservation_id`, in one transaction with the
-//! record of the answer.
+//! **inventory**: stock and reservations. Stock is taken once for each `reservation_id`, and given back once for each
+//! `release_id`, in one transaction with the record of the answer.
 
 use onefold::Verdict;
 use onefold::grpc::{Protection, Whose};
-use rusqlite::params;
+use rusqlite::{Row, params};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
 use crate::contracts;
 use crate::rpc::inventory_server::{Inventory, InventoryServer};
-use crate::rpc::{Reservation, ReserveRequest};
+use crate::rpc::{ReleaseRequest, Released, Reservation, ReserveRequest};
 use crate::service::{Database, Settings, serve};
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS stock (product TEXT PRIMARY KEY, available INTEGER NOT NULL CHECK (available >= 0));
 CREATE TABLE IF NOT EXISTS reservations (
-    reservation_id TEXT PRIMARY KEY, order_id INTEGER NOT NULL, product TEXT NOT NULL, quantity INTEGER NOT NULL);
+    reservation_id TEXT PRIMARY KEY, order_id INTEGER NOT NULL, product TEXT NOT NULL, quantity INTEGER NOT NULL,
+    released INTEGER NOT NULL);
 INSERT INTO stock VALUES ('lamp', 100), ('chair', 100) ON CONFLICT DO NOTHING;
 ";
 const TAKE: &str = "UPDATE stock SET available = available - ?2 WHERE product = ?1 AND available >= ?2";
-const RESERVE: &str = "INSERT INTO reservations VALUES (?1, ?2, ?3, ?4)";
+const RESERVE: &str = "INSERT INTO reservations VALUES (?1, ?2, ?3, ?4, 0)";
+const RELEASE: &str = "UPDATE reservations SET released = 1 WHERE reservation_id = ?1 AND released = 0
+    RETURNING product, quantity";
+const GIVE_BACK: &str = "UPDATE stock SET available = available + ?2 WHERE product = ?1";
 
 struct Service {
     reserve: Protection,
+    release: Protection,
 }
 
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES)?;
-    let reserve = Protection::new(
-        &database.onefold,
-        contracts::reserve(),
-        "/bfstore.v1.Inventory/Reserve",
-        Whose::shared(),
-    )
-    .key_of(|asked: &ReserveRequest| &asked.reservation_id);
-    let service = InventoryServer::new(Service { reserve });
+    let protect = |operation, method: &str| {
+        Protection::new(
+            &database.onefold,
+            operation,
+            format!("/bfstore.v1.Inventory/{method}"),
+            Whose::shared(),
+        )
+    };
+    let reserve =
+        protect(contracts::reserve(), "Reserve").key_of(|asked: &ReserveRequest| &asked.reservation_id);
+    let release = protect(contracts::release(), "Release").key_of(|asked: &ReleaseRequest| &asked.release_id);
+    let service = InventoryServer::new(Service { reserve, release });
     serve(settings.listen, Routes::new(service).into_axum_router()).await
 }
 
@@ -53,5 +62,19 @@ impl Inventory for Service {
             Ok(Verdict::created("reservation", reservation_id, answer(true)))
         });
         reserved.await
+    }
+
+    async fn release(&self, request: Request<ReleaseRequest>) -> Result<Response<Released>, Status> {
+        let released = self.release.atomic(request, |tx, asked| {
+            let ReleaseRequest { release_id, reservation_id } = asked;
+            let row = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, u32>(1)?));
+            let given_back = tx.query(RELEASE, [reservation_id], row)?;
+            for (product, quantity) in &given_back {
+                tx.execute(GIVE_BACK, params![product, quantity])?;
+            }
+            let released = !given_back.is_empty();
+            Ok(Verdict::succeeded(Released { release_id: release_id.clone(), released }))
+        });
+        released.await
     }
 }

@@ -52,7 +52,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let receivers = ["notification", "loyalty"].map(|receiver| events::destination(settings, receiver));
     let _relay = database.onefold.relay(receivers.into_iter().collect::<anyhow::Result<_>>()?);
     let placed = Arc::new(Notify::new());
-    let _fulfilment = Fulfilment::new(settings, &database, &placed)?.start();
+    let _fulfilling = Fulfilment::new(settings, &database, &placed)?.start();
     let service = OrdersServer::new(Service { database, place, placed });
     serve(settings.listen, Routes::new(service).into_axum_router()).await
 }

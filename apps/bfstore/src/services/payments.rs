@@ -1,12 +1,10 @@
 //! **payment**: captures. The provider is asked under the `payment_attempt_id`, in an attempt of its own that was noted
-//! before; an answer that is lost is unknown until the provider has been asked what it knows.
+//! before; an answer that is lost is unknown until the provider has been asked what it knows. However it becomes known
+//! that money was taken, the row that says so and its event are in the commit that settles the capture.
 
-use std::sync::Arc;
-use std::time::Duration;
-
+use onefold::companion::Settled;
 use onefold::grpc::{Protection, Whose};
-use onefold::reconcile::Registration;
-use onefold::{Onefold, Verdict};
+use onefold::{BoxError, SqliteTx, Verdict};
 use rusqlite::params;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
@@ -18,17 +16,22 @@ use crate::rpc::{CaptureRequest, Receipt};
 use crate::service::{Database, Settings, serve};
 use crate::services::provider::{ANSWER_MAX, Provider};
 
+/// `asked` is what the provider was asked, or is about to be: whoever settles a capture has no request.
 const TABLES: &str = "
+CREATE TABLE IF NOT EXISTS asked (
+    payment_attempt_id TEXT PRIMARY KEY, order_id INTEGER NOT NULL, customer_id TEXT NOT NULL,
+    cents INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS captures (
     payment_attempt_id TEXT PRIMARY KEY, order_id INTEGER NOT NULL, customer_id TEXT NOT NULL,
     cents INTEGER NOT NULL, charge TEXT NOT NULL);
 ";
+const ASK: &str = "INSERT INTO asked VALUES (?1, ?2, ?3, ?4) ON CONFLICT (payment_attempt_id)
+    DO UPDATE SET order_id = excluded.order_id, customer_id = excluded.customer_id, cents = excluded.cents";
+const ASKED: &str = "SELECT order_id, customer_id, cents FROM asked WHERE payment_attempt_id = ?1";
 const NOTE: &str = "INSERT INTO captures VALUES (?1, ?2, ?3, ?4, ?5)";
-/// How long one look-up at the provider may take.
-const PROBE_MAX: Duration = Duration::from_secs(5);
 
 struct Service {
-    onefold: Onefold,
+    database: Database,
     capture: Protection,
     provider: Provider,
 }
@@ -36,61 +39,50 @@ struct Service {
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES)?;
-    let onefold = database.onefold.clone();
+    let onefold = &database.onefold;
     let provider = Provider::at(settings.peer("outside")?)?;
     let capture =
-        Protection::new(&onefold, contracts::capture(), "/bfstore.v1.Payments/Capture", Whose::shared())
+        Protection::new(onefold, contracts::capture(), "/bfstore.v1.Payments/Capture", Whose::shared())
             .key_of(|asked: &CaptureRequest| &asked.payment_attempt_id);
-    let _reconciling = onefold.engine().reconcile(vec![Registration {
-        operation: contracts::capture().contract().operation.clone(),
-        label: "Capture".into(),
-        reconciler: Arc::new(provider.clone()),
-        probe_max: PROBE_MAX,
-        sends_for: ANSWER_MAX,
-    }]);
+    capture.companion(note).await?;
+    let asks = provider.clone();
+    let look_up = capture.look_up(move |lost| {
+        let provider = asks.clone();
+        async move { provider.look_up(lost.key()).await }
+    });
+    let _reconciling = onefold.reconcile([look_up.sends_for(ANSWER_MAX)]);
     let _relay = onefold.relay(vec![events::destination(settings, "notification")?]);
-    let service = PaymentsServer::new(Service { onefold, capture, provider });
+    let service = PaymentsServer::new(Service { database, capture, provider });
     serve(settings.listen, Routes::new(service).into_axum_router()).await
 }
 
 #[tonic::async_trait]
 impl Payments for Service {
     async fn capture(&self, request: Request<CaptureRequest>) -> Result<Response<Receipt>, Status> {
-        let asked = request.get_ref().clone();
-        let provider = self.provider.clone();
-        let captured =
-            self.capture.reserved(request, move |_, asked| async move { provider.capture(&asked).await });
-        let receipt = captured.await?;
-        // A replay comes here too, so that what is known of the provider is noted however it became known.
-        self.note(asked, receipt.get_ref().clone()).await?;
-        Ok(receipt)
-    }
-}
-
-impl Service {
-    async fn note(&self, asked: CaptureRequest, receipt: Receipt) -> Result<(), Status> {
-        if receipt.charge.is_empty() {
-            return Ok(());
-        }
-        let CaptureRequest { payment_attempt_id, order_id, customer_id, cents } = asked;
-        let call = contracts::note_capture().call(
-            contracts::scope("payment"),
-            payment_attempt_id.as_str(),
-            &receipt.charge,
-        );
-        let noted = self.onefold.atomic(call.map_err(failed)?, move |tx| {
-            tx.execute(NOTE, params![payment_attempt_id, order_id, customer_id, cents, receipt.charge])?;
-            let event = Event::PaymentCaptured { order_id, customer_id: customer_id.clone(), cents };
-            let (id, about) = (format!("order-{order_id}/captured"), format!("order-{order_id}"));
-            tx.enqueue(&event.to("notification", &id, &about, &payment_attempt_id)?)?;
-            Ok(Verdict::succeeded(()))
+        let (database, provider) = (self.database.clone(), self.provider.clone());
+        let captured = self.capture.reserved(request, move |_, asked| async move {
+            let CaptureRequest { payment_attempt_id, order_id, customer_id, cents } = asked.clone();
+            let row = move |own: &rusqlite::Connection| {
+                own.execute(ASK, params![payment_attempt_id, order_id, customer_id, cents])
+            };
+            match database.own(row).await {
+                Ok(_) => provider.capture(&asked).await,
+                Err(error) => Ok(Verdict::not_done(error)),
+            }
         });
-        noted.await.map_err(failed)?;
-        Ok(())
+        captured.await
     }
 }
 
-/// The same call under the same key notes it later.
-fn failed(error: onefold::CallError) -> Status {
-    Status::unavailable(format!("the capture could not be noted: {error}"))
+/// What is known of the provider, in the commit that settles the capture.
+fn note(tx: &mut SqliteTx<'_>, settled: &Settled<Result<Receipt, Status>>) -> Result<(), BoxError> {
+    let (Ok(receipt), false) = (settled.value(), settled.rejected()) else { return Ok(()) };
+    let payment_attempt_id = settled.key();
+    let (order_id, customer_id, cents): (i64, String, i64) =
+        tx.query_row(ASKED, [payment_attempt_id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    tx.execute(NOTE, params![payment_attempt_id, order_id, customer_id, cents, receipt.charge])?;
+    let (id, about) = (format!("order-{order_id}/captured"), format!("order-{order_id}"));
+    let event = Event::PaymentCaptured { order_id, customer_id, cents };
+    tx.enqueue(&event.to("notification", &id, &about, payment_attempt_id)?)?;
+    Ok(())
 }

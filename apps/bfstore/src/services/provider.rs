@@ -2,13 +2,9 @@
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use onefold::client::{once_client, reqwest};
-use onefold::reconcile::{Fence, Found, Kept, Known, Probed, Reconciler, Subject, TypedValue};
+use onefold::reconcile::{Fence, Found};
 use onefold::{BoxError, Verdict};
-use prost::Message;
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
 
@@ -57,54 +53,35 @@ impl Provider {
             Err(error) if error.is_connect() => return Ok(Verdict::not_done(error)),
             Err(error) => return Ok(Verdict::unknown(error)),
         };
-        let receipt = |charge| Receipt { payment_attempt_id: payment_attempt_id.clone(), charge };
         match answer.status() {
             StatusCode::CREATED => {
                 let charge = serde_json::from_slice::<Charge>(&answer.bytes().await?)?.charge;
-                Ok(Verdict::created("charge", charge.clone(), receipt(charge)))
+                Ok(Verdict::created("charge", charge.clone(), receipt(payment_attempt_id, charge)))
             }
-            StatusCode::PAYMENT_REQUIRED => Ok(Verdict::rejected(receipt(String::new()))),
+            StatusCode::PAYMENT_REQUIRED => Ok(Verdict::rejected(receipt(payment_attempt_id, String::new()))),
             StatusCode::SERVICE_UNAVAILABLE => Ok(Verdict::not_done("the provider is down")),
             other => Ok(Verdict::unknown(format!("the provider says {other}"))),
         }
     }
 
-    async fn look_up(&self, payment_attempt_id: &str) -> Result<Option<String>, BoxError> {
+    /// What became of a capture whose answer was lost. The key of the operation is the provider's key.
+    pub async fn look_up(&self, payment_attempt_id: &str) -> Result<Found<Receipt>, BoxError> {
         let answer = self.http.get(format!("{}/{payment_attempt_id}", self.url)).send().await?;
-        match answer.status() {
-            StatusCode::OK => Ok(Some(serde_json::from_slice::<Charge>(&answer.bytes().await?)?.charge)),
-            StatusCode::NOT_FOUND => Ok(None),
-            other => Err(format!("the provider says {other}").into()),
-        }
-    }
-}
-
-#[async_trait]
-impl Reconciler for Provider {
-    async fn probe(&self, subject: &Subject) -> Probed {
-        // The key of the operation is the provider's key.
-        let Some(payment_attempt_id) = subject.record().key.as_ref().map(|key| key.as_str().to_owned())
-        else {
-            return Probed::inconclusive("the record has no key any more", "");
-        };
-        let (verdict, reason) = match self.look_up(&payment_attempt_id).await {
-            Ok(Some(charge)) => {
-                let evidence = format!("the provider has {charge}");
-                (Known::Happened(found(Receipt { payment_attempt_id, charge })), evidence)
+        let status = answer.status();
+        let found = match status {
+            StatusCode::OK => {
+                let charge = serde_json::from_slice::<Charge>(&answer.bytes().await?)?.charge;
+                Found::created("charge", charge.clone(), receipt(payment_attempt_id, charge))
             }
             // "Not found" proves nothing, for the first request may still be on its way. But the provider takes each key
             // once, so asking again under this one is safe.
-            Ok(None) => (Known::DidNotHappen(Some(Fence::SameKey)), "the provider knows no such key".into()),
-            Err(error) => return Probed::inconclusive("the provider could not say", error.to_string()),
+            StatusCode::NOT_FOUND => Found::did_not_happen(Fence::SameKey),
+            other => Found::inconclusive(format!("the provider says {other}")),
         };
-        Probed { verdict, reason, evidence: "GET /captures/{payment_attempt_id}".into() }
+        Ok(found.shown_by(format!("GET /captures/{{payment_attempt_id}}: {status}")))
     }
 }
 
-/// What duplicates get from now on: the receipt in the form in which `onefold-grpc` keeps a message.
-fn found(receipt: Receipt) -> Found {
-    let message = serde_json::json!({ "message": STANDARD.encode(receipt.encode_to_vec()) });
-    let kept = Kept::Value(TypedValue { version: 1, json: message.to_string().into_bytes() });
-    let resource = Some(onefold::Resource { kind: "charge".into(), id: receipt.charge });
-    Found { kept, resource }
+fn receipt(payment_attempt_id: &str, charge: String) -> Receipt {
+    Receipt { payment_attempt_id: payment_attempt_id.to_owned(), charge }
 }

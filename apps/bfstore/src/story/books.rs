@@ -24,7 +24,11 @@ const OWN: &[(&str, &str, &str)] = &[
         "SELECT order_id, customer_id, product, quantity, cents, status, version FROM orders ORDER BY 1",
     ),
     ("inventory", "stock", "SELECT product, available FROM stock ORDER BY 1"),
-    ("inventory", "reservations", "SELECT order_id, product, quantity FROM reservations ORDER BY 1"),
+    (
+        "inventory",
+        "reservations",
+        "SELECT order_id, product, quantity FROM reservations WHERE released = 0 ORDER BY 1",
+    ),
     ("payment", "captures", "SELECT order_id, customer_id, cents FROM captures ORDER BY 1"),
     ("notification", "requests", "SELECT order_id, count(*), sum(made) FROM requests GROUP BY 1 ORDER BY 1"),
     ("loyalty", "points", "SELECT customer_id, points FROM points ORDER BY 1"),

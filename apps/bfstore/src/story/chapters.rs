@@ -56,6 +56,7 @@ pub const CHAPTERS: &[Chapter] = &[
         title: "it says \"not found\", and the original lands later",
         books: &[ONE_ORDER, NOT_FOUND_AT_FIRST],
     },
+    Chapter { name: "5c", title: "the provider refuses: what was reserved is released", books: &[UNPAID] },
     Chapter {
         name: "6",
         title: "an event comes again: its consumer died before it said yes",
@@ -94,7 +95,6 @@ inventory.reservations: 1 lamp 1
 inventory.operations: Reserve succeeded 1
 payment.captures: 1 ann 2500
 payment.operations: Capture succeeded 1
-payment.operations: NoteCapture succeeded 1
 payment.outgoing: notification delivered 1
 notification.requests: 1 2 1
 notification.effects: order-1/ORDER_CONFIRMED
@@ -133,6 +133,23 @@ payment.evidence: did_not_happen 1
 payment.evidence: unknown 1
 outside.requests: 2
 ";
+/// An order that was not paid for: it says so, and its reservation was given back.
+const UNPAID: &str = "
+storefront.checkouts: ann lamp 1 2500
+storefront.prices: chair 9900 0
+storefront.prices: lamp 2500 0
+order.baskets: lamp 1 2500
+order.orders: 1 ann lamp 1 2500 unpaid 2
+order.operations: PlaceOrder succeeded 1
+order.operations: FulfilOrder rejected 1
+order.operations: ConfirmOrder succeeded 1
+inventory.stock: chair 100
+inventory.stock: lamp 100
+inventory.operations: Reserve succeeded 1
+inventory.operations: Release succeeded 1
+payment.operations: Capture rejected 1
+outside.requests: 1
+";
 /// The mail was not sent again: it was found.
 const MAIL_LOOKED_UP: &str = "notification.acts: delivered look-up 1";
 /// One order at the newest price.
@@ -153,7 +170,6 @@ inventory.reservations: 1 lamp 1
 inventory.operations: Reserve succeeded 1
 payment.captures: 1 ann 2700
 payment.operations: Capture succeeded 1
-payment.operations: NoteCapture succeeded 1
 payment.outgoing: notification delivered 1
 notification.requests: 1 2 1
 notification.effects: order-1/ORDER_CONFIRMED
@@ -187,6 +203,7 @@ impl Chapter {
             "4" => nothing(&mut play).await?,
             "5a" => capture_answer_lost(&mut play).await?,
             "5b" => capture_lands_late(&mut play).await?,
+            "5c" => capture_refused(&mut play).await?,
             "6" => consumer_killed(&mut play).await?,
             "7" => mail_answer_lost(&mut play).await?,
             "8" => stale_price(&mut play).await?,
@@ -282,5 +299,10 @@ async fn stale_price(play: &mut Play) -> anyhow::Result<()> {
         play.catalogue(id, cents, version).await?;
     }
     // Whoever orders now pays the newest price.
+    play.order().await
+}
+
+async fn capture_refused(play: &mut Play) -> anyhow::Result<()> {
+    play.shopper.tell(Fault::CaptureRefused).await?;
     play.order().await
 }

@@ -30,8 +30,10 @@ pub type Mock = MockCluster<'static, DefaultProducerContext>;
 pub enum Kind {
     /// librdkafka's mock cluster, of three brokers.
     Mock,
-    /// A real broker.
+    /// A broker of another make: tansu, or the environment's.
     Broker,
+    /// The environment's alone.
+    Named,
 }
 
 /// Makes two tests of each behaviour: over the mock, and over a broker.
@@ -97,9 +99,12 @@ impl Kind {
                 let cluster = Cluster { servers: mock.bootstrap_servers(), topic, group, partitions };
                 Some(Running { cluster, mock: Some(mock), _server: None })
             }
-            Kind::Broker => {
-                let directory = TestDirectory::create();
-                let server = KafkaServer::any(&format!("Kafka: {what}"), &directory)?;
+            Kind::Broker | Kind::Named => {
+                let (directory, what) = (TestDirectory::create(), format!("Kafka: {what}"));
+                let server = match self {
+                    Kind::Named => KafkaServer::named(&what)?,
+                    _ => KafkaServer::any(&what, &directory)?,
+                };
                 let cluster = Cluster { servers: server.address().to_owned(), topic, group, partitions };
                 cluster.make_topic().await;
                 Some(Running { cluster, mock: None, _server: Some((server, directory)) })

@@ -125,6 +125,7 @@ async fn orders_after_a_late_original(provider: Provider, claims: Fence) -> usiz
         reconciler: shop.clone(),
         probe_max: secs(5),
         sends_for: Duration::ZERO,
+        companion: None,
     }]);
     retry_until_done(&shop, &engine, &order).await;
     shop.orders()

@@ -8,6 +8,7 @@ mod acts;
 mod again;
 mod answers_lost;
 mod conflicts;
+mod driving;
 mod duplicates;
 mod expiry;
 mod fences;

@@ -65,6 +65,7 @@ fn register(reconciler: Arc<dyn Reconciler>) -> Registration {
         reconciler,
         probe_max: secs(10),
         sends_for: SENDS_FOR,
+        companion: None,
     }
 }
 

@@ -140,6 +140,7 @@ async fn orders_after(store: &Store, key: &str, provider: Provider, claims: Fenc
         reconciler: shop.clone(),
         probe_max: Duration::from_secs(5),
         sends_for: Duration::ZERO,
+        companion: None,
     }]);
     wait::until_within(wait::DEADLINE, "the operation is finished", async || match perform().await {
         Ok(_) | Err(CallError::ValueNotKept { .. }) => true,

@@ -55,12 +55,18 @@ pub trait Base: Send + Sync + Sized + 'static {
 
     fn open(&self) -> impl Future<Output = Onefold<Self::Store>> + Send;
 
+    /// One that counts no live keys.
+    fn uncounted(&self) -> impl Future<Output = Onefold<Self::Store>> + Send;
+
     /// Places an order in a closure.
     fn atomic(
         onefold: &Onefold<Self::Store>,
         call: Call,
         business: Business,
     ) -> impl Future<Output = Answer> + Send;
+
+    /// Registers what places an order in the commit that settles this operation; a rejection places none.
+    fn accompany(onefold: &Onefold<Self::Store>, operation: &Operation) -> impl Future<Output = ()> + Send;
 
     /// Places an order in a transaction of the caller's own.
     fn borrowed(&self, onefold: &Onefold<Self::Store>, call: Call) -> impl Future<Output = Answer> + Send;

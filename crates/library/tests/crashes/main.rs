@@ -19,7 +19,7 @@ mod sqlite;
 
 use matrix::hold;
 use postgres::Postgres;
-use scenario::{ATOMIC, BORROWED, INCOMING, OUTGOING, RESERVED, RESUMABLE};
+use scenario::{ACCOMPANIED, ATOMIC, BORROWED, INCOMING, OUTGOING, RESERVED, RESUMABLE};
 use sqlite::Sqlite;
 
 /// Not a test by itself: what a child does.
@@ -56,6 +56,16 @@ async fn b36_sqlite_reserved_is_never_repeated_by_itself_wherever_the_process_di
 #[tokio::test(flavor = "multi_thread")]
 async fn b36_postgres_reserved_is_never_repeated_by_itself_wherever_the_process_dies() {
     hold::<Postgres>(&RESERVED).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b34_sqlite_an_outcome_and_its_rows_are_one_commit_wherever_the_process_dies() {
+    hold::<Sqlite>(&ACCOMPANIED).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b34_postgres_an_outcome_and_its_rows_are_one_commit_wherever_the_process_dies() {
+    hold::<Postgres>(&ACCOMPANIED).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

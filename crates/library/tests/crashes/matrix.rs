@@ -90,7 +90,11 @@ impl<B: Base> Watched<B> {
         let onefold = ground.base.open().await;
         let recovered = recover(self.scenario, LEASE, &ground.base, &onefold, &ground.provider()).await;
         drop(onefold);
-        let settled = if self.scenario.deed == Act::Resolve { 1 } else { recovered.settled };
+        let settled = if matches!(self.scenario.deed, Act::Resolve | Act::ResolveAccompanied) {
+            1
+        } else {
+            recovered.settled
+        };
         self.judge(&ground, &recovered, Some(settled)).await
     }
 

@@ -22,6 +22,8 @@ pub enum Deed {
     Accept,
     /// A person lets a message go on that was parked.
     Unpark,
+    /// A delivery fails and is parked, and a person lets it go on.
+    LetGoOn,
     /// Everything that waits is sent.
     Relay,
     /// The same, where each first try fails.
@@ -61,6 +63,10 @@ pub async fn perform<B: Base>(deed: Deed, lease: Duration, onefold: &Onefold<B::
             accept::<B>(onefold).await;
         }
         Deed::Unpark => unpark::<B>(onefold).await,
+        Deed::LetGoOn => {
+            B::consume(onefold, delivery(), Business::NotDone).await;
+            unpark::<B>(onefold).await;
+        }
         Deed::Relay | Deed::RelayAtTheSecondTry => relay::<B>(deed, lease, onefold, provider).await,
         Deed::GiveUp => {
             onefold.store().enqueue(mails()[..1].to_vec()).await.unwrap();
@@ -103,6 +109,7 @@ async fn is_done<B: Base>(
                 false
             }
             Handling::Again { .. } => false,
+            Handling::Conflict => panic!("it is the same message"),
         },
         Deed::Accept => accept::<B>(onefold).await,
         _ => {

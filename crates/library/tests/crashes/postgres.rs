@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use onefold::companion::Settled;
 use onefold::inbox::{Handled, Handling, Inbound, Incoming};
 use onefold::postgres::{Address, Claim, Options, PostgresStore, PostgresTx};
-use onefold::{BoxError, Call, Limits, Onefold, Verdict};
+use onefold::{BoxError, Call, Limits, Onefold, Operation, Verdict};
 use onefold_testkit::postgres::{Database, Isolation};
 use parking_lot::Mutex;
 use tokio_postgres::{Client, NoTls};
@@ -171,6 +172,10 @@ impl Base for Postgres {
         Onefold::open_postgres(&address, Options::default(), Limits::default()).await.unwrap()
     }
 
+    async fn uncounted(&self) -> Onefold<PostgresStore> {
+        Onefold::postgres(&self.url).await.unwrap()
+    }
+
     async fn atomic(onefold: &Onefold<PostgresStore>, call: Call, business: Business) -> Answer {
         let work = async move |tx: &mut PostgresTx| {
             let number = place(tx).await?;
@@ -183,6 +188,16 @@ impl Base for Postgres {
             })
         };
         onefold.atomic(call, work).await
+    }
+
+    async fn accompany(onefold: &Onefold<PostgresStore>, operation: &Operation) {
+        let write = async |tx: &mut PostgresTx, settled: Arc<Settled<i64>>| {
+            if !settled.rejected() {
+                place(tx).await?;
+            }
+            Ok(())
+        };
+        onefold.companion(operation, write).await.unwrap();
     }
 
     async fn borrowed(&self, onefold: &Onefold<PostgresStore>, call: Call) -> Answer {

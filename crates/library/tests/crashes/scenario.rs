@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use onefold::{BoxError, CallError, Onefold, Resolution, ResolvedAs, Resource, Verdict};
+use onefold::{BoxError, CallError, Onefold, Resolution, ResolvedAs, Resource, Settlement, Verdict};
 use onefold_testkit::wait;
 
 use crate::base::{Answer, Base, Business, at, call};
@@ -18,12 +18,18 @@ pub enum Act {
     Atomic(Business),
     /// Atomically, in a transaction of the caller's own.
     Borrowed,
+    /// The same, where no live keys are counted.
+    Uncounted,
     Reserved(Business),
     Resumable(Business),
+    /// In reserved mode, with an order that its companion places.
+    Accompanied(Business),
     /// A person settles it.
     Resolve,
     /// Something with messages.
     Message(Deed),
+    /// The same, through the service, whose companion places the order.
+    ResolveAccompanied,
 }
 
 /// One row of the matrix.
@@ -38,9 +44,11 @@ pub struct Scenario {
     pub again: Act,
 }
 
-use Act::{Atomic, Borrowed, Message, Reserved, Resolve, Resumable};
+use Act::{
+    Accompanied, Atomic, Borrowed, Message, Reserved, Resolve, ResolveAccompanied, Resumable, Uncounted,
+};
 use Business::{LosesAnswer, NotDone, OutlivesALease, Rejects, Sends, Succeeds};
-use Deed::{Accept, Consume, GiveUp, Redrive, Relay, RelayAtTheSecondTry, Unpark};
+use Deed::{Accept, Consume, GiveUp, LetGoOn, Redrive, Relay, RelayAtTheSecondTry, Unpark};
 
 const fn row(name: &'static str, before: Option<Act>, deed: Act, again: Act) -> Scenario {
     Scenario { name, before, deed, again }
@@ -53,8 +61,9 @@ pub const ATOMIC: [Scenario; 4] = [
     row("atomic, of a free key, rejected", Some(Reserved(NotDone)), Atomic(Rejects), Atomic(Rejects)),
 ];
 
-pub const BORROWED: [Scenario; 2] = [
+pub const BORROWED: [Scenario; 3] = [
     row("the caller's transaction", None, Borrowed, Borrowed),
+    row("the caller's transaction, uncounted", None, Uncounted, Uncounted),
     row("the caller's transaction, of a free key", Some(Reserved(NotDone)), Borrowed, Borrowed),
 ];
 
@@ -66,17 +75,35 @@ pub const RESERVED: [Scenario; 5] = [
     row("reserved, settled by a person", Some(Reserved(LosesAnswer)), Resolve, Reserved(Succeeds)),
 ];
 
+pub const ACCOMPANIED: [Scenario; 4] = [
+    row("accompanied", None, Accompanied(Succeeds), Accompanied(Succeeds)),
+    row("accompanied, rejected", None, Accompanied(Rejects), Accompanied(Rejects)),
+    row("accompanied, answer lost", None, Accompanied(LosesAnswer), Accompanied(Succeeds)),
+    row(
+        "accompanied, settled by a person",
+        Some(Accompanied(LosesAnswer)),
+        ResolveAccompanied,
+        Accompanied(Succeeds),
+    ),
+];
+
 pub const RESUMABLE: [Scenario; 3] = [
     row("resumable", None, Resumable(Succeeds), Resumable(Succeeds)),
     row("resumable, answer lost", None, Resumable(LosesAnswer), Resumable(Succeeds)),
     row("resumable, taken over", Some(Resumable(LosesAnswer)), Resumable(Succeeds), Resumable(Succeeds)),
 ];
 
-pub const INCOMING: [Scenario; 5] = [
+pub const INCOMING: [Scenario; 6] = [
     row("handled", None, Message(Consume(Succeeds)), Message(Consume(Succeeds))),
     row("handled, rejected", None, Message(Consume(Rejects)), Message(Consume(Rejects))),
     row("handled, parked", None, Message(Consume(NotDone)), Message(Consume(NotDone))),
     row("let go on", Some(Message(Consume(NotDone))), Message(Unpark), Message(Consume(Succeeds))),
+    row(
+        "handled when let go on",
+        Some(Message(LetGoOn)),
+        Message(Consume(Succeeds)),
+        Message(Consume(Succeeds)),
+    ),
     row("taken in", None, Message(Accept), Message(Accept)),
 ];
 
@@ -94,7 +121,8 @@ pub const OUTGOING: [Scenario; 4] = [
 
 /// Every row.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    static ROWS: [&[Scenario]; 6] = [&ATOMIC, &BORROWED, &RESERVED, &RESUMABLE, &INCOMING, &OUTGOING];
+    static ROWS: [&[Scenario]; 7] =
+        [&ATOMIC, &BORROWED, &RESERVED, &ACCOMPANIED, &RESUMABLE, &INCOMING, &OUTGOING];
     ROWS.into_iter().flatten()
 }
 
@@ -134,11 +162,19 @@ pub async fn perform<B: Base>(
     match act {
         Atomic(business) => B::atomic(onefold, call, business).await,
         Borrowed => base.borrowed(onefold, call).await,
+        Uncounted => base.borrowed(&base.uncounted().await, call).await,
         Reserved(business) => reserved::<B>(onefold, call, business, provider.clone()).await,
         Resumable(business) => resumable::<B>(onefold, call, business, provider.clone()).await,
-        Resolve => {
+        Accompanied(business) => {
+            B::accompany(onefold, call.operation()).await;
+            reserved::<B>(onefold, call, business, provider.clone()).await
+        }
+        Resolve | ResolveAccompanied => {
             let id = call.id(onefold);
-            resolve::<B>(onefold, id, provider).await;
+            if act == ResolveAccompanied {
+                B::accompany(onefold, call.operation()).await;
+            }
+            resolve::<B>(act, onefold, id, provider).await;
             Err(CallError::ValueNotKept { id, why: "a person has settled it" })
         }
         Message(deed) => {
@@ -162,7 +198,11 @@ async fn reserved<B: Base>(
             renewed::<B>().await;
         }
         provider.asked("charge", &attempt.downstream_key("charge"));
-        if business == LosesAnswer { Err("no answer".into()) } else { Ok(Verdict::succeeded(1)) }
+        match business {
+            LosesAnswer => Err("no answer".into()),
+            Rejects => Ok(Verdict::rejected(0)),
+            _ => Ok(Verdict::succeeded(1)),
+        }
     };
     onefold.reserved(call, work).await
 }
@@ -202,8 +242,27 @@ async fn resumable<B: Base>(
 }
 
 /// A person looks at the provider's books.
-async fn resolve<B: Base>(onefold: &Onefold<B::Store>, id: onefold::OperationId, provider: &Provider) {
+async fn resolve<B: Base>(
+    act: Act,
+    onefold: &Onefold<B::Store>,
+    id: onefold::OperationId,
+    provider: &Provider,
+) {
     let happened = !provider.requests().is_empty();
+    if matches!(act, Accompanied(_) | ResolveAccompanied) {
+        let settlement = Settlement {
+            verdict: match (happened, act) {
+                (false, _) => Verdict::not_done("the provider was not asked"),
+                (true, Accompanied(Rejects)) => Verdict::rejected(0),
+                (true, _) => Verdict::succeeded(1),
+            },
+            reason: "the process has died".into(),
+            evidence: "the provider's books".into(),
+            who: "ops".into(),
+        };
+        onefold.resolve(call(LEASE).operation(), id, settlement).await.unwrap();
+        return;
+    }
     let resolution = Resolution {
         resolved_as: if happened { ResolvedAs::Succeeded } else { ResolvedAs::Failed },
         reason: "the process has died".into(),
@@ -243,7 +302,7 @@ pub async fn recover<B: Base>(
             Ok(done) => return Recovered { value: Some(*done.value()), settled },
             Err(CallError::ValueNotKept { .. }) => return Recovered { value: None, settled },
             Err(CallError::OutcomeUnknown { id, .. }) => {
-                resolve::<B>(onefold, id, provider).await;
+                resolve::<B>(scenario.again, onefold, id, provider).await;
                 settled += 1;
             }
             // clock: as above.

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use onefold::companion::Settled;
 use onefold::inbox::{Handled, Handling, Inbound};
-use onefold::{Call, Claim, Onefold, SqliteStore, SqliteTx, Verdict};
+use onefold::{Call, Claim, Onefold, Operation, SqliteStore, SqliteTx, Verdict};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -113,6 +114,10 @@ impl Base for Sqlite {
         Onefold::sqlite(&self.file).unwrap()
     }
 
+    async fn uncounted(&self) -> Onefold {
+        self.open().await
+    }
+
     async fn atomic(onefold: &Onefold, call: Call, business: Business) -> Answer {
         onefold
             .atomic(call, move |tx| {
@@ -126,6 +131,16 @@ impl Base for Sqlite {
                 })
             })
             .await
+    }
+
+    async fn accompany(onefold: &Onefold, operation: &Operation) {
+        let write = |tx: &mut SqliteTx<'_>, settled: &Settled<i64>| {
+            if !settled.rejected() {
+                place(tx)?;
+            }
+            Ok(())
+        };
+        onefold.companion(operation, write).await.unwrap();
     }
 
     async fn borrowed(&self, onefold: &Onefold, call: Call) -> Answer {

@@ -216,7 +216,7 @@ pub async fn retention_begins_at_the_commit<S: AtomicStore + StepStore>(f: Libra
 }
 
 /// All of them at once, in one task: the store sees them together.
-async fn together<A>(all: impl IntoIterator<Item = impl Future<Output = A>>) -> Vec<A> {
+pub(super) async fn together<A>(all: impl IntoIterator<Item = impl Future<Output = A>>) -> Vec<A> {
     let mut all: Vec<_> = all.into_iter().map(|one| (Box::pin(one), None)).collect();
     std::future::poll_fn(|context| {
         let mut ready = true;

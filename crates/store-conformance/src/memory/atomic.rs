@@ -7,12 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use async_trait::async_trait;
 use onefold_core::{Kept, OperationId, State};
 use onefold_store::{
-    AtomicStore, Atomically, Ended, Entry, Finish, FinishedStep, Grant, Read, Step, StepPut, StepStore,
-    StoreError,
+    Advance, AtomicStore, Atomically, Ended, Entry, Finish, FinishedStep, Grant, Read, Step, StepPut,
+    StepStore, StoreError,
 };
 
 use super::row::Row;
-use super::{MemoryStore, Rows};
+use super::{MemoryStore, Rows, happened};
 
 /// The rows of the business.
 pub type BusinessRows = BTreeSet<String>;
@@ -53,7 +53,9 @@ impl AtomicStore for MemoryStore {
         let id = entry.id();
         let stands = match (&entry, rows.by_id.get(&id)) {
             (Entry::New(_), None) => false,
-            (Entry::Next(advance), Some(row)) => !row.is_at(advance, &self.judge, moment),
+            (Entry::Next(advance) | Entry::Settle(advance), Some(row)) => {
+                !row.is_at(advance, &self.judge, moment)
+            }
             _ => true,
         };
         if stands {
@@ -85,9 +87,10 @@ impl AtomicStore for MemoryStore {
         if finish == Finish::Succeeded {
             rows.business = business;
         }
-        rows.begin(entry, now);
-        let row = rows.by_id.get_mut(&id).expect("it has just begun");
-        row.step(Step::Settle { state, kept: kept.clone(), resource: resource.clone() }, now);
+        let settle = Step::Settle { state, kept: kept.clone(), resource: resource.clone() };
+        let settle = rows.begin(entry, now).unwrap_or(settle);
+        let row = rows.by_id.get_mut(&id).expect("it stands, or has just begun");
+        row.step(settle, now);
         let (attempt, expires_at) = (row.record.attempt, row.record.expires_at);
         self.judge.note([Grant::Ended(id)]);
         Ok(Atomically::Committed { now, attempt, expires_at, finish, kept, resource })
@@ -95,7 +98,8 @@ impl AtomicStore for MemoryStore {
 }
 
 impl Rows {
-    fn begin(&mut self, entry: Entry, now: onefold_core::StoreTime) {
+    /// Begins the attempt, unless it runs already and is to end so.
+    fn begin(&mut self, entry: Entry, now: onefold_core::StoreTime) -> Option<Step> {
         match entry {
             Entry::New(claim) => {
                 self.latest_seq += 1;
@@ -106,7 +110,15 @@ impl Rows {
                     row.step(advance.step, now);
                 }
             }
+            Entry::Settle(advance) => {
+                let Advance { id, start, step, event, .. } = *advance;
+                if let Some(row) = self.by_id.get_mut(&id) {
+                    row.events.extend(event.map(|event| happened(event, start.attempt, now)));
+                }
+                return Some(step);
+            }
         }
+        None
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) struct Row {
     /// Its lease is judged when it is read.
     pub(super) record: Record,
     leased_at: StoreTime,
-    lease_until: StoreTime,
+    pub(super) lease_until: StoreTime,
     /// When the outcome became unknown.
     pub(super) ended_at: StoreTime,
     pub(super) probing: Probing,

@@ -1,7 +1,7 @@
 //! An operation that begins again, from a free key, an expired record or a lease that is over: the record is begun,
 //! the closure runs, the record is settled, in one transaction. Rare, so it takes its round trips one by one.
 
-use onefold_core::{OperationId, State};
+use onefold_core::State;
 use onefold_store::{Advance, Also, Atomically, Finish, Read, Start, Step, StoreError, crash};
 
 use super::{
@@ -14,6 +14,7 @@ use crate::begin::BeginWork;
 use crate::error::Failed;
 use crate::guest::any_shard;
 use crate::held::Held;
+use crate::lanes::Work;
 use crate::store::PostgresStore;
 use crate::tx::About;
 
@@ -77,31 +78,35 @@ pub(crate) async fn run(
         bounded(async { held.batch_execute(UNDO).await.map_err(|error| Failed::of(&error)) }).await?;
         crash::point("postgres.undo.after");
     }
-    commit(held, id, attempt, finished, store).await
-}
-
-async fn commit(
-    held: Held,
-    id: OperationId,
-    attempt: u32,
-    finished: Finished,
-    store: &PostgresStore,
-) -> Result<Atomically, Stopped> {
     let start = Start { states: &[State::Processing], attempt, also: Also::Nothing };
     let (state, kept, resource) = (finished.state(), finished.kept.clone(), finished.resource.clone());
     let step = Step::Settle { state, kept, resource };
     let advance = Advance { id, start, step, event: None, if_superseded: None };
-    let settle = AdvanceWork::new(advance, store.sealer());
+    commit(held, &AdvanceWork::new(advance, store.sealer()), attempt, finished, store).await
+}
+
+/// Settles the record behind the closure's writes, and commits.
+pub(super) async fn commit(
+    held: Held,
+    settle: &AdvanceWork,
+    attempt: u32,
+    finished: Finished,
+    store: &PostgresStore,
+) -> Result<Atomically, Stopped> {
+    let id = settle.id();
     let settled = bounded(async {
         let within = Within { client: &*held, now: store.server().now() };
-        AdvanceWork::run(std::slice::from_ref(&settle), &within).await
+        AdvanceWork::run(std::slice::from_ref(settle), &within).await
     });
     let (now, expires_at) = match settled.await?.pop().unwrap_or(Ok(RawAdvanced::Missing))? {
         RawAdvanced::Done { now, expires_at } => (now, expires_at),
-        _ => {
-            return Err(Stopped::Store(StoreError::Unavailable(
-                "the record went away under its lock".into(),
-            )));
+        RawAdvanced::Superseded(read) => {
+            held.roll_back().await;
+            return Err(Stopped::ended(Atomically::Found(Box::new(read.open(store.sealer())?))));
+        }
+        RawAdvanced::Missing => {
+            held.roll_back().await;
+            return Err(Stopped::ended(Atomically::Found(Box::new(found(id, store).await?))));
         }
     };
     crash::point("postgres.commit.before");

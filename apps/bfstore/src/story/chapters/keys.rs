@@ -31,7 +31,6 @@ inventory.operations: Reserve succeeded 2
 payment.captures: 1 ann 2500
 payment.captures: 2 ann 2500
 payment.operations: Capture succeeded 2
-payment.operations: NoteCapture succeeded 2
 payment.outgoing: notification delivered 2
 notification.requests: 1 2 1
 notification.requests: 2 2 1

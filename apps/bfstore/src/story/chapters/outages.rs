@@ -54,7 +54,6 @@ payment.captures: 3 ann 2500
 payment.captures: 4 ann 2500
 payment.captures: 5 ann 2500
 payment.operations: Capture succeeded 5
-payment.operations: NoteCapture succeeded 5
 payment.outgoing: notification delivered 5
 notification.requests: 1 2 1
 notification.requests: 2 2 1

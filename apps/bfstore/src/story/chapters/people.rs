@@ -42,7 +42,6 @@ payment.captures: 1 ann 12500
 payment.captures: 2 ann 2500
 payment.captures: 3 ann 15000
 payment.operations: Capture succeeded 3
-payment.operations: NoteCapture succeeded 3
 payment.outgoing: notification delivered 3
 notification.requests: 1 2 1
 notification.requests: 2 2 1
@@ -101,7 +100,6 @@ inventory.operations: Reserve succeeded 2
 payment.captures: 1 ann 2500
 payment.captures: 2 ann 2500
 payment.operations: Capture succeeded 2
-payment.operations: NoteCapture succeeded 2
 payment.outgoing: notification delivered 2
 notification.requests: 1 2 1
 notification.requests: 2 2 1
@@ -143,7 +141,6 @@ inventory.reservations: 1 lamp 1
 inventory.operations: Reserve succeeded 1
 payment.captures: 1 ann 2900
 payment.operations: Capture succeeded 1
-payment.operations: NoteCapture succeeded 1
 payment.outgoing: notification delivered 1
 notification.requests: 1 2 1
 notification.effects: order-1/ORDER_CONFIRMED

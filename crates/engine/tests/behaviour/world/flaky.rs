@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onefold_core::{Counters, Event, IdentityKey, OperationId};
+use onefold_core::{Counters, Event, IdentityKey, OperationId, Record};
 use onefold_store::{
     Advance, Advanced, Claim, Claimed, OperationStore, Page, ProbeTurn, Query, Read, Step, StoreError,
     Survey, Swept, TakeProbes,
@@ -163,6 +163,18 @@ impl OperationStore for Flaky {
 
     async fn survey(&self) -> Result<Survey, StoreError> {
         self.behind.survey().await
+    }
+
+    async fn interrupted(&self, operations: &[String], limit: u32) -> Result<Vec<Record>, StoreError> {
+        self.behind.interrupted(operations, limit).await
+    }
+
+    async fn note_companion(&self, operation: &str) -> Result<(), StoreError> {
+        self.behind.note_companion(operation).await
+    }
+
+    async fn has_companion(&self, operation: &str) -> Result<bool, StoreError> {
+        self.behind.has_companion(operation).await
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
