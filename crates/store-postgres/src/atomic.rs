@@ -18,7 +18,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use onefold_core::{Kept, OperationId, Resource, State, StoreTime};
+use onefold_core::{InboxState, Kept, OperationId, Resource, State, StoreTime};
 use onefold_store::codec::{encode_kept, kept_length};
 use onefold_store::{Atomically, Ended, Entry, Finish, Read, StoreError};
 use tokio::time::timeout;
@@ -199,6 +199,11 @@ impl Finished {
             Finish::Succeeded => State::Succeeded,
             Finish::Rejected => State::Rejected,
         }
+    }
+
+    /// What a handler that succeeded leaves its message as.
+    pub(crate) fn handled(&self) -> InboxState {
+        if self.too_late { InboxState::Superseded } else { InboxState::Processed }
     }
 
     fn committed(

@@ -54,8 +54,8 @@ async fn consume(
     {
         let (held, finished) = closure(held, mark.mark.id, About::Message, now, work, store).await?;
         if finished.finish == Finish::Succeeded {
-            mark.commit_marked(held, finished.unseen, store).await?;
-            return Ok(done(now, InboxState::Processed, finished.made_messages, store));
+            mark.commit_marked(held, &finished, store).await?;
+            return Ok(done(now, finished.handled(), finished.made_messages, store));
         }
         return rejected(mark, held, reason_of(&finished.kept), store).await;
     }
@@ -67,7 +67,7 @@ async fn consume(
     if finished.finish == Finish::Rejected {
         return rejected(mark, held, reason_of(&finished.kept), store).await;
     }
-    let state = if finished.too_late { InboxState::Superseded } else { InboxState::Processed };
+    let state = finished.handled();
     let to = mark.done(state, None, &standing.entries);
     Ok(match mark.commit(held, &to, store).await? {
         Ok(now) => done(now, state, finished.made_messages, store),
@@ -126,8 +126,8 @@ async fn begin_new(mark: &MarkWork, store: &PostgresStore) -> Result<Option<(Hel
     ];
     crash::point("postgres.new_mark.before");
     let asked = bounded(async {
-        let (open, rows) =
-            tokio::join!(biased; held.batch_execute(&begin), held.query_typed(BEGIN_NEW, &params));
+        let statement = held.prepared(BEGIN_NEW, &params).await.map_err(|error| Failed::of(&error))?;
+        let (open, rows) = tokio::join!(biased; held.batch_execute(&begin), statement.query(&held, &params));
         open.and(rows).map_err(|error| Failed::of(&error))
     });
     let asked = asked.await;

@@ -14,7 +14,7 @@ use onefold_store::{Consumed, Mark, Sealer, StoreError, Versioned, crash};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Within;
-use crate::atomic::{Committing, Stopped, begin_with, begun, bounded, committing, in_turn};
+use crate::atomic::{Committing, Finished, Stopped, begin_with, begun, bounded, committing, in_turn};
 use crate::committed::BEGIN;
 use crate::error::Failed;
 use crate::held::Held;
@@ -26,6 +26,9 @@ use crate::store::PostgresStore;
 
 pub(crate) const PUT: &str =
     "SELECT onefold.inbox_put($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+/// The mark of a message whose handler came too late.
+pub(crate) const SUPERSEDE: &str =
+    "UPDATE onefold.inbox SET state = 3::smallint WHERE id = $1 AND round = 0::integer";
 /// Whether this version is newer than the entity's; it is noted then. $4: its own version counts as newer.
 pub(crate) const NEWER: &str = "INSERT INTO onefold.entities AS e (entity, version, message) VALUES ($1, $2, $3)
     ON CONFLICT (entity) DO UPDATE SET version = excluded.version, message = excluded.message
@@ -170,18 +173,29 @@ impl MarkWork {
         self.fate(lost, store).await
     }
 
-    /// Commits a transaction in which the mark was made. What was seen of it went well; `unseen`: a statement of the
-    /// handler's may have failed, and a transaction that has failed is ended by `COMMIT` without a word.
+    /// Commits a transaction in which the mark was made. All that was seen of it went well; where the end of a statement
+    /// of the handler's was not, it may have failed, and `COMMIT` ends a transaction that has failed without a word.
     pub(crate) async fn commit_marked(
         &self,
         held: Held,
-        unseen: bool,
+        finished: &Finished,
         store: &PostgresStore,
     ) -> Result<(), Stopped> {
-        let commit = if unseen { "SELECT 1; COMMIT" } else { "COMMIT" };
-        let asked = bounded(async { Ok(held.batch_execute(commit).await) }).await;
+        let id: [(&(dyn ToSql + Sync), Type); 1] = [(&self.mark.id.as_bytes().as_slice(), Type::BYTEA)];
+        crash::point("postgres.inbox_mark.before");
+        let asked = bounded(async {
+            if finished.handled() == InboxState::Superseded {
+                let (written, committed) =
+                    in_turn(held.query_typed(SUPERSEDE, &id), held.batch_execute("COMMIT")).await;
+                return Ok((written.map(drop), committed.unwrap_or(Ok(()))));
+            }
+            let commit = if finished.unseen { "SELECT 1; COMMIT" } else { "COMMIT" };
+            Ok((Ok(()), held.batch_execute(commit).await))
+        });
+        let asked = asked.await;
+        crash::point("postgres.inbox_mark.after");
         let lost = match asked {
-            Ok(committed) => match committing("inbox", &Ok(()), &committed) {
+            Ok((written, committed)) => match committing("inbox", &written, &committed) {
                 Committing::Done => {
                     held.give_back();
                     return Ok(());

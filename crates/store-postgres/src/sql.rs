@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 75] = [
+const STATEMENTS: [(&str, &str); 76] = [
     ("claim alone", alone::CLAIM),
     ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
@@ -71,6 +71,7 @@ const STATEMENTS: [(&str, &str); 75] = [
     ("acts", acts::OF),
     ("begin with a message", consume::BEGIN_NEW),
     ("put mark", inbox::PUT),
+    ("supersede", inbox::SUPERSEDE),
     ("newer", inbox::NEWER),
     ("try lock", consume::TRY_LOCK),
     ("entries", inbox_row::OF),

@@ -19,6 +19,7 @@ use crate::held::Held;
 use crate::outgoing::{self, Outgoing};
 use crate::param::{Param, typed};
 use crate::row::get;
+use crate::server::Params;
 use crate::store::PostgresStore;
 
 pub(crate) const EFFECT: &str =
@@ -242,7 +243,7 @@ impl PostgresTx {
         let cause = (self.about == About::Message).then_some(self.operation);
         let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
         let (parts, now) = (outgoing.parts(), self.makes.now);
-        let rows = self.query_typed(outgoing::PUT_ONE, &outgoing.params(&now, &parts, &cause)).await?;
+        let rows = self.query_ours(outgoing::PUT_ONE, &outgoing.params(&now, &parts, &cause)).await?;
         crash::point("postgres.message.after");
         let made = rows.first().is_some_and(|row| get(row, 0).unwrap_or(false));
         if !made {
@@ -267,6 +268,25 @@ impl PostgresTx {
             self.execute(outgoing::FORGET_EFFECT, &[&effect.as_bytes()]).await?;
         }
         made
+    }
+
+    /// A statement of the layer's own, which is prepared where it may be.
+    async fn query_ours(&mut self, sql: &'static str, params: &Params<'_>) -> Result<Vec<Row>, TxError> {
+        self.unseen = true;
+        let limit = self.held.limit();
+        let held = &self.held;
+        let asked = async {
+            let statement = held.prepared(sql, params).await?;
+            match &limit {
+                Some(limit) => {
+                    let both = tokio::join!(biased; held.batch_execute(limit), statement.query(held, params));
+                    both.0.and(both.1)
+                }
+                None => statement.query(held, params).await,
+            }
+        };
+        let done = asked.await;
+        self.noted(done)
     }
 
     fn noted<A>(&mut self, done: Result<A, tokio_postgres::Error>) -> Result<A, TxError> {
