@@ -235,7 +235,7 @@ pub(crate) async fn closure(
     let mut tx = PostgresTx::new(held, id, about, now, Makes::of(store));
     let ended = timeout(most, caught(work.0.as_mut(), &mut tx)).await;
     let (made_messages, too_late) = (tx.made_messages(), tx.versions().came_too_late());
-    let unseen = tx.is_unseen();
+    let (unseen, half_done) = (tx.is_unseen(), tx.is_half_done());
     let (held, failed) = tx.into_parts();
     let ended = match ended {
         Ok(Ok(ended)) => ended,
@@ -261,6 +261,11 @@ pub(crate) async fn closure(
             held.roll_back().await;
             let why = StoreError::from(why);
             let why = format!("a statement of the closure failed and the closure went on: {why}");
+            Err(Stopped::undone(Atomically::Stopped(why)))
+        }
+        (Ended::Finished { .. }, None) if half_done => {
+            held.roll_back().await;
+            let why = "the closure gave up a step of the layer in the middle and went on".to_owned();
             Err(Stopped::undone(Atomically::Stopped(why)))
         }
         (Ended::Finished { finish, kept, resource }, None) => {

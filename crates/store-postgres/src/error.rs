@@ -116,6 +116,13 @@ impl Failed {
             // The session ends: an administrator, a crash or a time-out of the server; a transaction of ours may have
             // been committed just before.
             code if code.code().starts_with("57P") || code.code().starts_with("08") => Failed::Lost(why),
+            // What was prepared on this connection is gone, or returns other columns since the schema was changed.
+            code if *code == SqlState::INVALID_SQL_STATEMENT_NAME
+                || *code == SqlState::DUPLICATE_PSTATEMENT
+                || (*code == SqlState::FEATURE_NOT_SUPPORTED && told.message().contains("cached plan")) =>
+            {
+                Failed::Lost(why)
+            }
             // Data that the server cannot take, a constraint, or a limit of the program.
             code if ["22", "23", "54"].iter().any(|class| code.code().starts_with(class)) => {
                 Failed::Refused(why)

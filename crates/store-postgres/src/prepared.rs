@@ -6,7 +6,8 @@
 //! made. A pooler introduces itself under numbers of its own. Any other connection gets each statement unnamed, which
 //! costs a plan each time and is right everywhere.
 //!
-//! The store has a fixed number of statements; what a closure sends is never prepared here.
+//! The store has a fixed number of statements; what a closure sends is never prepared here. (For a column of a type that is
+//! not built in, the driver itself prepares look-ups by name: see `docs/library.md`.)
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -16,18 +17,27 @@ use std::task::{Context, Poll};
 
 use deadpool_postgres::{ClientWrapper, Hook, HookError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
+use tokio::time::timeout;
 use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{CancelToken, Client, Error, Row, Statement};
 
-use crate::server::Params;
+use crate::server::{CONNECTION_WAIT_MAX, Params};
 
 /// Which process of the server works for a connection.
 const PROCESS: &str = "SELECT pg_backend_pid()";
 
 /// Looks at each new connection; on one without a pooler [`PROCESS`] is prepared, as the sign of it.
 pub(crate) fn look() -> Hook {
-    Hook::async_fn(|client, _| Box::pin(async move { seen(client).await.map_err(HookError::Backend) }))
+    Hook::async_fn(|client, _| {
+        Box::pin(async move {
+            // Behind a pooler that has no server for it the question may wait for long.
+            match timeout(CONNECTION_WAIT_MAX, seen(client)).await {
+                Ok(seen) => seen.map_err(HookError::Backend),
+                Err(_) => Err(HookError::message("the server does not answer on a new connection")),
+            }
+        })
+    })
 }
 
 async fn seen(client: &ClientWrapper) -> Result<(), Error> {

@@ -20,7 +20,7 @@ use crate::prepared::{self, Prepared};
 use crate::{Address, OpenError, Options, tls};
 
 /// How long a statement waits for a connection that is free, or comes about.
-const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(5);
+pub(crate) const CONNECTION_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Connections that closures leave to everybody else: one for each lane, so that claims, heartbeats and outcomes go
 /// on while closures are slow. Of fewer than ten they leave half.
 const LEFT_BY_CLOSURES: usize = 5;

@@ -83,6 +83,8 @@ pub struct PostgresTx {
     correlation: Option<String>,
     /// The last statement was sent, and its end was not seen.
     unseen: bool,
+    /// A step of several statements, or one whose answer the closure must have, is under way or was given up.
+    half: bool,
     failed: Option<Failed>,
 }
 
@@ -104,6 +106,7 @@ impl PostgresTx {
             versions: Versions::default(),
             correlation: None,
             unseen: false,
+            half: false,
             failed: None,
         }
     }
@@ -122,6 +125,11 @@ impl PostgresTx {
     /// transaction with it.
     pub(crate) fn is_unseen(&self) -> bool {
         self.unseen
+    }
+
+    /// Whether a step of the layer was given up in the middle: an effect may be noted without what follows it.
+    pub(crate) fn is_half_done(&self) -> bool {
+        self.half
     }
 
     pub(crate) fn into_parts(self) -> (Held, Option<Failed>) {
@@ -195,6 +203,13 @@ impl PostgresTx {
     /// transaction. False: it happened before, whatever message or request asked for it. Whoever notes the
     /// same effect at the same time waits for the end of this transaction.
     pub async fn effect(&mut self, key: &str) -> Result<bool, TxError> {
+        self.half = true;
+        let noted = self.note_effect(key).await;
+        self.half = false;
+        noted
+    }
+
+    async fn note_effect(&mut self, key: &str) -> Result<bool, TxError> {
         let (operation, at) = (self.operation, self.now.0);
         let noted = self.execute(EFFECT, &[&key.as_bytes(), &operation.as_bytes().as_slice(), &at]).await?;
         Ok(noted == 1)
@@ -205,7 +220,10 @@ impl PostgresTx {
     /// A message whose handler is told [`Applied::Superseded`], and of nothing that it is newer, is marked as
     /// superseded.
     pub async fn apply_if_newer(&mut self, entity: &str, version: i64) -> Result<Applied, TxError> {
-        let applied = self.note_version(entity, version).await?;
+        self.half = true;
+        let applied = self.note_version(entity, version).await;
+        self.half = false;
+        let applied = applied?;
         self.versions.note(applied);
         Ok(applied)
     }
@@ -259,8 +277,15 @@ impl PostgresTx {
     /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it: the
     /// id that `message` has is not used. False: the effect happened before, and nothing is written.
     pub async fn enqueue_once(&mut self, effect: &str, message: Message) -> Result<bool, TxError> {
+        self.half = true;
+        let made = self.make_once(effect, message).await;
+        self.half = false;
+        made
+    }
+
+    async fn make_once(&mut self, effect: &str, message: Message) -> Result<bool, TxError> {
         let message = Message { id: effect_message_id(effect, &self.makes.identity_key), ..message };
-        if !self.effect(effect).await? {
+        if !self.note_effect(effect).await? {
             return Ok(false);
         }
         let made = self.enqueue(&message).await;
@@ -273,19 +298,20 @@ impl PostgresTx {
     /// A statement of the layer's own, which is prepared where it may be.
     async fn query_ours(&mut self, sql: &'static str, params: &Params<'_>) -> Result<Vec<Row>, TxError> {
         self.unseen = true;
-        let limit = self.held.limit();
-        let held = &self.held;
-        let asked = async {
-            let statement = held.prepared(sql, params).await?;
-            match &limit {
+        let done = match self.held.prepared(sql, params).await {
+            Err(error) => Err(error),
+            Ok(statement) => match self.held.limit() {
                 Some(limit) => {
-                    let both = tokio::join!(biased; held.batch_execute(limit), statement.query(held, params));
+                    let both = tokio::join!(
+                        biased;
+                        self.held.batch_execute(&limit),
+                        statement.query(&self.held, params)
+                    );
                     both.0.and(both.1)
                 }
-                None => statement.query(held, params).await,
-            }
+                None => statement.query(&self.held, params).await,
+            },
         };
-        let done = asked.await;
         self.noted(done)
     }
 

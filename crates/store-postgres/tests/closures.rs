@@ -7,7 +7,7 @@ use std::time::Duration;
 use asking::{claim, open, open_with, settle};
 use bytes::BytesMut;
 use onefold_core::contract::{OnStale, Retention};
-use onefold_core::{FingerprintBuilder, Kept, Key, MessageIdentity, Resource, State};
+use onefold_core::{FingerprintBuilder, Kept, Key, Message, MessageIdentity, Resource, State};
 use onefold_store::{
     Advance, Advanced, Also, AtomicStore, Atomically, Claim, ConsumeStore, Consumed, Ended, Entry, Finish,
     InboxStore, Mark, OperationStore, Promise, Start, Step, StoreError,
@@ -154,6 +154,48 @@ async fn statement_whose_closure_is_over_is_ended_and_lets_its_locks_go() {
             AND datname = current_database() AND state = 'active' AND pid <> pg_backend_pid()";
         assert_eq!(database.ask(running).await, "0");
     }
+}
+
+#[tokio::test]
+async fn effect_that_was_given_up_in_the_middle_is_not_noted_without_its_message() {
+    let what = "steps that closures give up on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let store = open(&database.url()).await;
+    let (mut other, connection) = tokio_postgres::connect(&database.url(), NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let held = other.transaction().await.expect("it begins");
+    held.execute("INSERT INTO onefold.effects (key, operation, at) VALUES ('e', '', 0)", &[])
+        .await
+        .expect("the effect is another's");
+    let (given_up, sees) = tokio::sync::oneshot::channel::<()>();
+    let given_up = std::sync::Arc::new(std::sync::Mutex::new(Some(given_up)));
+    let mut work = PostgresWork::new(move |tx| {
+        let given_up = given_up.lock().expect("nobody panics").take();
+        Box::pin(async move {
+            let message = Message {
+                id: Key::new("m").expect("a key"),
+                destination: "mail".into(),
+                address: String::new(),
+                ordering_key: None,
+                headers: Vec::new(),
+                body: Vec::new(),
+            };
+            assert!(timeout(Duration::from_millis(50), tx.enqueue_once("e", message)).await.is_err());
+            given_up.map(|given_up| given_up.send(()));
+            done()
+        })
+    });
+    let entry = new(&store, "k");
+    let both = async {
+        tokio::join!(store.atomically(entry, &mut work), async {
+            sees.await.expect("it was given up");
+            held.rollback().await.expect("the effect is nobody's");
+        })
+    };
+    let (ended, ()) = timeout(DEADLINE, both).await.expect("it ends");
+    let ended = ended.expect("the store works");
+    assert!(matches!(&ended, Atomically::Stopped(why) if why.contains("in the middle")), "{ended:?}");
+    assert_eq!(database.ask("SELECT count(*) FROM onefold.effects").await, "0");
 }
 
 /// The next attempt of a record that is free.

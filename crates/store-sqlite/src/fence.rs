@@ -3,7 +3,7 @@
 //! While a closure runs, SQLite asks it about everything that is prepared: statements that begin or end transactions,
 //! attach files, change settings or touch the tables of the layer are refused. What was prepared without the fence is
 //! not handed out behind it (see [`SqliteTx`](crate::SqliteTx)). A statement that runs beyond the closure's time is
-//! interrupted. What a closure does without a statement (sleeping, computing) cannot be interrupted.
+//! interrupted. Nothing commits while a closure runs. What a closure does without a statement (sleeping, computing) cannot be interrupted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +43,9 @@ impl Fence {
                 Authorization::Allow
             }
         }))?;
+        // After a rollback of SQLite's own, each statement of a closure would be a transaction of itself.
+        let alone = fence.clone();
+        connection.commit_hook(Some(move || alone.0.until.lock().is_some()))?;
         let timed = fence.clone();
         connection.progress_handler(STEPS, Some(move || timed.time_is_over()))?;
         Ok(fence)

@@ -249,7 +249,10 @@ impl<'t> SqliteTx<'t> {
         run(SAVE)?;
         let made = write(self);
         if !matches!(made, Ok(true)) {
-            run(UNDO)?;
+            if let Err(error) = run(UNDO) {
+                self.is_broken = true;
+                return Err(error);
+            }
         }
         run(KEEP)?;
         self.made_messages |= matches!(made, Ok(true));

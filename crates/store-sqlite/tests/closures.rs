@@ -183,6 +183,8 @@ async fn a_closure_that_rolls_everything_back_is_not_acknowledged_and_the_store_
     let ended = shop.run("second", |tx| {
         tx.execute("INSERT INTO orders (sku) VALUES ('chair')", []).unwrap();
         assert!(tx.execute("INSERT OR ROLLBACK INTO orders (sku) VALUES ('lamp')", []).is_err());
+        // It would be a transaction of its own.
+        assert!(tx.execute("INSERT INTO orders (sku) VALUES ('sofa')", []).is_err());
         done()
     });
     let ended = ended.await;
