@@ -26,7 +26,7 @@
 //! | signature missing, wrong, or too old | 401 `signature-invalid`; nothing is noted |
 //! | no id, no JSON where a pointer is set, cut on its way | 400 `request-invalid`; nothing is noted |
 //! | too long | 413 `request-too-large`; nothing is noted |
-//! | another body under a known id | 409 `message-conflict`; kept as a dead letter |
+//! | another body under a known id | 409 `message-conflict`; parked under an id of its own, and not handled |
 //!
 //! What the headers alone refuse costs no byte of the body, and the signature is checked as the body comes. The sender
 //! hanging up changes nothing: what was begun is committed whole or not at all.

@@ -1,4 +1,4 @@
-//! Look-ups: asking the authority what became of attempts whose outcome is unknown (SEMANTICS 10, decision 0010).
+//! Look-ups: asking the authority what became of attempts whose outcome is unknown (SEMANTICS 9, decision 0010).
 //!
 //! ```no_run
 //! use onefold::reconcile::{Fence, Found, Lost, Reconcile};

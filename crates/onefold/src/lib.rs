@@ -66,7 +66,8 @@
 //! | `grpc` | `grpc` | the same for unary methods of tonic |
 //! | `client` | `client` | the caller's side: keys, kept intentions, retries; with `grpc` connections of tonic (`grpc::client`) |
 //! | `webhooks` | `webhooks` | signatures checked and made, and signed webhooks as a destination of the relay |
-//! | `mail`, `nats`, `rabbitmq`, `kafka` | the same names | destinations of the relay, and consumers |
+//! | `mail` | `mail` | a destination of the relay |
+//! | `nats`, `rabbitmq`, `kafka` | the same names | destinations of the relay, and consumers |
 
 #[cfg(feature = "axum")]
 pub use onefold_axum as axum;

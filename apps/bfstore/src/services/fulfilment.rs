@@ -163,7 +163,7 @@ impl Fulfilment {
             Status::SoldOut
         } else if refused(steps.run("capture", |key| self.capture(key, &order)).await)? {
             let reservation_id = steps.attempt().downstream_key("reserve");
-            steps.run("release", |key| self.release(key, reservation_id)).await?;
+            steps.run("release", |key| self.release(key, &order, reservation_id)).await?;
             Status::Unpaid
         } else {
             Status::Confirmed
@@ -187,9 +187,10 @@ impl Fulfilment {
         }
     }
 
-    async fn release(&self, key: String, reservation_id: String) -> Result<(), BoxError> {
+    async fn release(&self, key: String, order: &Placed, reservation_id: String) -> Result<(), BoxError> {
         let asked = ReleaseRequest { release_id: key.clone(), reservation_id };
-        self.inventory.clone().release(rpc::under(&key, asked)?).await?;
+        let asked = rpc::under(&key, asked)?.correlated(&order.checkout_id);
+        self.inventory.clone().release(asked).await?;
         Ok(())
     }
 

@@ -25,7 +25,7 @@ fn each_problem_of_onefold_is_understood() {
             "outcome-unknown" => Means::Unknown,
             "key-expired" => Means::Expired,
             "response-not-kept" => Means::NotKept,
-            "store-unavailable" | "too-many-keys" | "upstream-unreachable" => Means::NotDone,
+            "store-unavailable" | "too-many-keys" | "upstream-unreachable" | "inbox-full" => Means::NotDone,
             _ => Means::Refused,
         };
         assert_eq!(means, expected, "{problem:?}");
