@@ -182,7 +182,7 @@ impl MarkWork {
         store: &PostgresStore,
     ) -> Result<(), Stopped> {
         let id: [(&(dyn ToSql + Sync), Type); 1] = [(&self.mark.id.as_bytes().as_slice(), Type::BYTEA)];
-        crash::point("postgres.inbox_mark.before");
+        crash::point("postgres.marked.before");
         let asked = bounded(async {
             if finished.handled() == InboxState::Superseded {
                 let (written, committed) =
@@ -193,7 +193,7 @@ impl MarkWork {
             Ok((Ok(()), held.batch_execute(commit).await))
         });
         let asked = asked.await;
-        crash::point("postgres.inbox_mark.after");
+        crash::point("postgres.marked.after");
         let lost = match asked {
             Ok((written, committed)) => match committing("inbox", &written, &committed) {
                 Committing::Done => {
