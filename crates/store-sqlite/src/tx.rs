@@ -248,11 +248,11 @@ impl<'t> SqliteTx<'t> {
         let run = |sql| fence.lifted(|| connection.prepare_cached(sql)?.execute([]));
         run(SAVE)?;
         let made = write(self);
-        if !matches!(made, Ok(true)) {
-            if let Err(error) = run(UNDO) {
-                self.is_broken = true;
-                return Err(error);
-            }
+        if !matches!(made, Ok(true))
+            && let Err(error) = run(UNDO)
+        {
+            self.is_broken = true;
+            return Err(error);
         }
         run(KEEP)?;
         self.made_messages |= matches!(made, Ok(true));
