@@ -104,7 +104,7 @@ async fn an_acknowledgement_that_is_lost_is_one_more_delivery_and_no_second_effe
     let proxy = Proxy::start(server.url()).await;
     let ledger = Arc::new(Ledger { work: Duration::from_millis(300), ..Ledger::default() });
     let consumer = consume(&proxy.url, wish.clone(), &ledger);
-    wait::until("it is handled", || ledger.handed() == 1).await;
+    wait::until_within(PATIENCE, "it is handled", async || ledger.handed() == 1).await;
     assert_eq!(watcher.look(&wish.queue).await, Some((0, 1)), "it is out");
     proxy.swallow(Swallow::ToServer);
     wait::until("it is done", || ledger.effects() == ["one"]).await;
