@@ -1,8 +1,8 @@
 //! Statements in a transaction at READ COMMITTED, whatever the isolation of the database's transactions is.
 //!
 //! Functions about messages take locks and then look: at READ COMMITTED each of their statements sees what was
-//! committed before it. All go out at once, with the transaction's begin and commit, and cost one round trip. What could not be written is
-//! rolled back; an answer that was lost is told as such.
+//! committed before it. All go out at once, with the transaction's begin and commit, and cost one round trip. What the
+//! server refuses is rolled back; an answer that was lost is told as such.
 
 use futures_util::future::join_all;
 use onefold_store::crash;

@@ -5,10 +5,10 @@ mod asking;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use asking::{claim, open};
+use asking::{claim, open, open_with};
 use onefold_core::Kept;
 use onefold_store::{AtomicStore, Atomically, Ended, Entry, Finish};
-use onefold_store_postgres::PostgresWork;
+use onefold_store_postgres::{Options, PostgresWork};
 use onefold_testkit::pgbouncer;
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::skipped::skipped;
@@ -50,4 +50,29 @@ async fn behind_a_pooler_nothing_is_prepared() {
         Ok(pooler) => assert_eq!(prepared(&database.url_at(&pooler)).await, 0),
         Err(why) => skipped(what, &why),
     }
+}
+
+/// What forgets them is a function that a closure calls, or a schema that has changed; the connection is of no more use.
+#[tokio::test]
+async fn connection_whose_statements_are_gone_is_not_used_again() {
+    let what = "prepared statements that are gone, on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let options = Options { connections_max: 1, ..Options::default() };
+    let store = open_with(&database.url(), options).await.expect("the store opens");
+    let work = |sql: &'static str| {
+        PostgresWork::new(move |tx| {
+            Box::pin(async move {
+                tx.execute(sql, &[]).await.expect("it runs");
+                Ended::Finished { finish: Finish::Succeeded, kept: Kept::Nothing, resource: None }
+            })
+        })
+    };
+    let entry = |key| Entry::New(Box::new(claim(&store, key)));
+    let ended = store.atomically(entry("first"), &mut work("SELECT 1")).await.expect("the store works");
+    assert!(matches!(ended, Atomically::Committed { .. }), "all is prepared: {ended:?}");
+    let mut forgets = work("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$");
+    let ended = store.atomically(entry("one"), &mut forgets).await.expect("the store works");
+    assert!(matches!(ended, Atomically::Contended(_)), "its record cannot be written there: {ended:?}");
+    let ended = store.atomically(entry("one"), &mut work("SELECT 1")).await.expect("the store works");
+    assert!(matches!(ended, Atomically::Committed { .. }), "{ended:?}");
 }
