@@ -38,10 +38,12 @@ impl Proxy {
                     let Ok(server) = TcpStream::connect(server).await else { return };
                     let (from_client, to_client) = client.into_split();
                     let (from_server, to_server) = server.into_split();
+                    // The cut first: what was swallowed until then must not pass on an old connection.
                     tokio::select! {
+                        biased;
+                        _ = cut.changed() => {}
                         () = copy(from_client, to_server, Swallow::ToServer, &swallow) => {}
                         () = copy(from_server, to_client, Swallow::ToClient, &swallow) => {}
-                        _ = cut.changed() => {}
                     }
                 });
             }
