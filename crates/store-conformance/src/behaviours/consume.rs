@@ -90,7 +90,7 @@ fn state(consumed: &Consumed) -> InboxState {
 /// Where the source's contract says the version. It counts with what the handler writes.
 pub async fn message_that_is_not_newer_reaches_no_handler<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
     let handled = async |event, round, version| {
-        let handler = succeeds().row("points");
+        let handler = succeeds().row(&format!("{event}/{round}"));
         state(&m.consume(&versioned(&m, event, round, version), &handler).await)
     };
     assert_eq!(handled("evt-2", 0, 2).await, InboxState::Processed);
@@ -121,7 +121,7 @@ pub async fn one_handler_of_equal_versions_at_once_runs<S: ConsumeStore + Outbox
             let m = m.clone();
             tokio::spawn(async move {
                 let mark = versioned(&m, &format!("evt-{n}"), 0, 1);
-                state(&m.consume_in_the_end(&mark, &succeeds().row("points")).await)
+                state(&m.consume_in_the_end(&mark, &succeeds().row(&format!("evt-{n}"))).await)
             })
         })
         .collect();
