@@ -83,16 +83,20 @@ pub struct RabbitConsumer {
 
 /// A connection with a consumer on it.
 struct Attached {
-    connection: Connection,
+    // Dropped first: a consumer that is dropped cancels itself, and the server would hand the queue to the next one while
+    // messages are still out here, and those would come after what is behind them.
+    line: Line,
     consumer: Consumer,
 }
 
-impl Drop for Attached {
-    /// Closes the connection before the consumer is dropped, which would cancel itself: the server would hand the queue
-    /// to the next one while messages are still out here, and those would come after what is behind them.
+/// A connection that is closed when it is dropped, at any moment: the client would keep one whose consumer is asked for and
+/// not confirmed, and with it the queue.
+struct Line(Connection);
+
+impl Drop for Line {
     fn drop(&mut self) {
         // The first poll sends it; nobody waits for the answer.
-        let _ = self.connection.close(CLOSED, "gone".into()).now_or_never();
+        let _ = self.0.close(CLOSED, "gone".into()).now_or_never();
     }
 }
 
@@ -123,7 +127,7 @@ impl RabbitConsumer {
                     };
                     // The consumer stays one until the connection ends: everything that is out goes back at once.
                     lanes.close(self.wish.grace).await;
-                    let goodbye = attached.connection.close(CLOSED, "stopped".into());
+                    let goodbye = attached.line.0.close(CLOSED, "stopped".into());
                     let _ = tokio::time::timeout(CLOSE_WITHIN, goodbye).await;
                     error
                 }
@@ -151,8 +155,8 @@ impl RabbitConsumer {
     }
 
     async fn attach(&self) -> Result<Attached, ConsumeError> {
-        let connection = self.access.connect().await.map_err(ConsumeError::server)?;
-        let channel = queue::ready(&connection, &self.wish).await?;
+        let line = Line(self.access.connect().await.map_err(ConsumeError::server)?);
+        let channel = queue::ready(&line.0, &self.wish).await?;
         let prefetch = channel.basic_qos(self.in_flight(), BasicQosOptions::default());
         prefetch.await.map_err(ConsumeError::server)?;
         let queue = ShortString::try_new(self.wish.queue.as_str()).map_err(ConsumeError::server)?;
@@ -163,7 +167,7 @@ impl RabbitConsumer {
             FieldTable::default(),
         );
         let consumer = consuming.await.map_err(ConsumeError::server)?;
-        Ok(Attached { connection, consumer })
+        Ok(Attached { line, consumer })
     }
 
     /// Hands deliveries over until there are no more. The server sends no more than there are places, so a place is

@@ -82,6 +82,28 @@ async fn a_stopped_consumer_gives_back_what_it_holds_before_what_is_behind_it() 
     }
 }
 
+/// Otherwise it would keep the queue for as long as its process lives.
+#[tokio::test]
+async fn a_consumer_that_is_stopped_before_it_knows_that_it_is_one_is_none() {
+    let Some(server) = RabbitServer::any("RabbitMQ consumer stopped early") else { return };
+    for kind in [Kind::Classic, Kind::Quorum] {
+        let wish = ordered(&name(), kind);
+        let watcher = filled(&server, &wish, &["one"]).await;
+        let proxy = Proxy::start(server.url()).await;
+        proxy.swallow(Swallow::ToClientOnceItConsumes);
+        let first = consume(&proxy.url, wish.clone(), &Arc::new(Ledger::default()));
+        watcher.until(&wish.queue, "it consumes", |_, consumers| consumers == 1).await;
+        first.stop().await;
+        let at_once = |waiting, consumers| (waiting, consumers) == (1, 0);
+        watcher.until(&wish.queue, "it does no more", at_once).await;
+        let ledger = Arc::new(Ledger::default());
+        let second = consume(server.url(), wish.clone(), &ledger);
+        wait::until("the next one has it", || ledger.effects() == ["one"]).await;
+        second.stop().await;
+        watcher.is_empty(&wish.queue).await;
+    }
+}
+
 #[tokio::test]
 async fn a_message_that_is_given_up_leaves_the_queue_and_frees_its_key() {
     let Some(server) = RabbitServer::any("RabbitMQ poison") else { return };

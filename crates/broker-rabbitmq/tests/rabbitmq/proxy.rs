@@ -12,7 +12,12 @@ pub enum Swallow {
     Nothing,
     ToClient,
     ToServer,
+    /// What goes to the client, from when it asks to consume.
+    ToClientOnceItConsumes,
 }
+
+/// The class and the number of `basic.consume`.
+const CONSUME: [u8; 4] = [0, 60, 0, 20];
 
 pub struct Proxy {
     pub url: String,
@@ -71,6 +76,10 @@ async fn copy(
 ) {
     let mut bytes = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut bytes).await {
+        let consumes = way == Swallow::ToServer && bytes[..read].windows(4).any(|part| part == CONSUME);
+        if consumes && *swallow.borrow() == Swallow::ToClientOnceItConsumes {
+            swallow.send_replace(Swallow::ToClient);
+        }
         if *swallow.borrow() != way && to.write_all(&bytes[..read]).await.is_err() {
             return;
         }
