@@ -20,8 +20,8 @@ const COUNT: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(1800);
 /// How long a process lives: a consumer from when one of those that were started with it is handed a message.
 const LIFE: Duration = Duration::from_secs(1);
-/// In how many such lives consumers should have been handed a message.
-const HANDED_IN: u32 = 20;
+/// How long it may take until consumers are handed a message: some brokers share out anew first.
+const HANDED_WITHIN: Duration = Duration::from_secs(300);
 /// Relays that die before others go on to the end.
 const RELAYS_KILLED: usize = 5;
 /// Messages whose copies are counted one by one when the storm is over.
@@ -174,16 +174,14 @@ impl Storm {
         process
     }
 
-    /// Waits until one of them was handed a message, which takes some brokers longer than a second, or none is left. Those
-    /// that get nothing for long die like the others: whether the next ones get it is what the end shows.
+    /// Waits until one of them was handed a message, which takes some brokers longer than a second, or none is left.
     async fn until_they_work(&self, consumers: &[Process], broker: &mut impl Broker) {
         let works = |process: &Process| self.directory.file(&child::works(process.0.id())).exists();
-        for _ in 0..HANDED_IN {
+        wait::until_within(HANDED_WITHIN, "a message is handed over", async || {
             let handed = async || consumers.iter().any(works).then_some(());
-            if wait::try_some(LIFE, handed).await.is_some() || broker.left().await == 0 {
-                return;
-            }
-        }
+            wait::try_some(LIFE, handed).await.is_some() || broker.left().await == 0
+        })
+        .await;
     }
 
     fn folder(&self) -> &Path {
