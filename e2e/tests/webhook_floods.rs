@@ -130,6 +130,27 @@ async fn long_bodies_that_nobody_has_signed_are_never_whole_in_memory() {
     assert!(more < (AT_ONCE * BYTES) as u64, "{more} bytes for {AT_ONCE} bodies of {BYTES}");
 }
 
+/// While nothing can be stored, the first body has the memory, and the others wait for it in vain.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_bodies_that_find_no_memory_in_time_are_refused() {
+    // Two of them are more than bodies that are being stored may take together.
+    const BYTES: usize = 17 << 20;
+    const AT_ONCE: usize = 8;
+    let upstream = Upstream::start().await;
+    let gateway = takes_long_ones(&upstream).await;
+    let store = rusqlite::Connection::open(gateway.setup().store_path()).expect("it opens");
+    store.execute_batch("BEGIN IMMEDIATE").expect("it is locked");
+    let all = parallel::send_all(&long("evt_1", BYTES), AT_ONCE, &[gateway.address()]);
+    let mut full = 0;
+    for answer in parallel::answers(all).await {
+        assert_eq!(answer.status, 503, "{answer}");
+        full += usize::from(answer.text().contains("inbox-full"));
+    }
+    assert!(full > 0, "all of them were in memory at once");
+    drop(store);
+    assert_eq!(gateway.send(&long("evt_1", 10)).await.status, 202, "nothing was noted");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_bodies_of_the_sender_are_all_taken_in_and_share_a_bound_however_many_come_at_once() {
     const BYTES: usize = 10 << 20;
