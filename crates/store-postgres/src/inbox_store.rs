@@ -21,7 +21,7 @@ impl InboxStore for PostgresStore {
         messages: Vec<Message>,
     ) -> Result<Consumed, StoreError> {
         let sealed = || messages.iter().map(|message| self.seal_message(message.clone())).collect();
-        inbox::accept(mark, versioned, sealed, self).await
+        inbox::accept::accept(mark, versioned, sealed, self).await
     }
 
     async fn entries(&self, id: OperationId) -> Result<Vec<InboxEntry>, StoreError> {
@@ -38,7 +38,7 @@ impl InboxStore for PostgresStore {
 
     async fn fail(&self, failure: Failure) -> Result<InboxEntry, StoreError> {
         let Failure { mark, reason, park_after } = failure;
-        inbox::fail(&MarkWork::new(mark, self.sealer()), &reason, park_after, self).await
+        inbox::fail::fail(&MarkWork::new(mark, self.sealer()), &reason, park_after, self).await
     }
 
     async fn count_deliveries(

@@ -2,21 +2,23 @@
 
 mod asking;
 
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use asking::{claim, open, open_with, settle};
 use bytes::BytesMut;
 use onefold_core::contract::{OnStale, Retention};
-use onefold_core::{FingerprintBuilder, Kept, Key, Message, MessageIdentity, Resource, State};
+use onefold_core::{FingerprintBuilder, Kept, Key, Message, MessageIdentity, Resource, State, StoreTime};
 use onefold_store::{
     Advance, Advanced, Also, AtomicStore, Atomically, Claim, ConsumeStore, Consumed, Ended, Entry, Finish,
-    InboxStore, Mark, OperationStore, Promise, Start, Step, StoreError,
+    InboxStore, Mark, OperationStore, Promise, Start, Step, StoreError, WriteStore, Written,
 };
-use onefold_store_postgres::{Options, PostgresStore, PostgresWork};
+use onefold_store_postgres::{Options, PostgresStore, PostgresWork, TxError};
 use onefold_testkit::pgbouncer;
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::skipped::skipped;
-use onefold_testkit::wait::DEADLINE;
+use onefold_testkit::wait::{self, DEADLINE};
 use tokio::time::timeout;
 use tokio_postgres::NoTls;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
@@ -337,4 +339,102 @@ async fn statement_that_was_never_sent_is_no_lost_connection() {
     });
     let ended = store.atomically(new(&store, "k"), &mut work).await.expect("the store works");
     assert_eq!(ended, Atomically::NotDone);
+}
+
+/// What is refused is not sent, nor is the limit that would have gone with it.
+#[tokio::test]
+async fn statement_behind_one_that_was_refused_has_its_time_limit() {
+    let what = "statements of closures that are refused, on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let store = open(&database.url()).await;
+    let limit = Arc::new(Mutex::new(String::new()));
+    let seen = limit.clone();
+    let mut work = PostgresWork::new(move |tx| {
+        let seen = seen.clone();
+        Box::pin(async move {
+            let refused = tx.execute("COMMIT", &[]).await;
+            assert!(matches!(refused, Err(TxError::Refused(_))), "{refused:?}");
+            let rows =
+                tx.query("SELECT current_setting('statement_timeout')", &[]).await.expect("it is sent");
+            *seen.lock().expect("nobody panics") = rows[0].get(0);
+            done()
+        })
+    });
+    // A transaction that is begun without a limit.
+    let written = store.write(&mut work).await.expect("the store works");
+    assert_eq!(written, Written::Done);
+    let limit = limit.lock().expect("nobody panics").clone();
+    assert!(!limit.is_empty() && limit != "0", "{limit}");
+}
+
+/// A mark that is made when its handler begins.
+#[tokio::test]
+async fn retention_of_a_mark_counts_from_the_end_of_its_handler() {
+    let what = "marks of slow handlers on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let store = open(&database.url()).await;
+    let end_ms = Arc::new(AtomicI64::new(0));
+    let seen = end_ms.clone();
+    let mut work = PostgresWork::new(move |tx| {
+        let seen = seen.clone();
+        Box::pin(async move {
+            let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM pg_sleep(0.2)";
+            let rows = tx.query(sql, &[]).await.expect("it is sent");
+            seen.store(rows[0].get(0), Ordering::Relaxed);
+            done()
+        })
+    });
+    let mark = Mark { retention: Retention::For(Duration::from_secs(1)), ..mark(&store, "evt-1") };
+    let id = mark.id;
+    let consumed = store.consume(mark, &mut work).await.expect("the store works");
+    assert!(matches!(consumed, Consumed::Done { .. }), "{consumed:?}");
+    let entry = store.entries(id).await.expect("the store works").pop().expect("the mark");
+    let end_ms = end_ms.load(Ordering::Relaxed);
+    assert!(entry.ended_at.0 >= end_ms, "{entry:?} ended at {end_ms} or later");
+    assert_eq!(entry.expires_at, Some(StoreTime(entry.ended_at.0 + 1000)));
+}
+
+/// Above READ COMMITTED a transaction has its snapshot before it has the message's lock. Here it gets the lock as late as
+/// the test says.
+#[tokio::test]
+async fn message_that_was_handled_between_snapshot_and_lock_is_not_handled_in_another_round() {
+    let what = "rounds of messages on PostgreSQL";
+    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
+        let Some(database) = Database::create(what, isolation).await else { return };
+        let quick = open(&database.url()).await;
+        let late_lock = "CREATE SCHEMA late;
+            CREATE FUNCTION late.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+                IF current_setting('application_name') = 'late' THEN
+                    PERFORM pg_advisory_xact_lock(42);
+                END IF;
+                RETURN pg_catalog.pg_try_advisory_xact_lock($1);
+            END $$;
+            DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = late, pg_catalog', current_database()); END $$";
+        database.execute(late_lock).await;
+        let (gate, connection) = tokio_postgres::connect(&database.url(), NoTls).await.expect("it connects");
+        tokio::spawn(connection);
+        gate.execute("SELECT pg_advisory_lock(42)", &[]).await.expect("it is held");
+
+        let late = open(&format!("{}?application_name=late", database.url())).await;
+        let runs = Arc::new(AtomicI64::new(0));
+        let ran = runs.clone();
+        let mut work = PostgresWork::new(move |_| {
+            ran.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async { done() })
+        });
+        let consuming = late.consume(mark(&late, "evt-1"), &mut work);
+        let meanwhile = async {
+            let waits =
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted";
+            let waiting = async || database.ask(waits).await == "1";
+            wait::until_within(DEADLINE, "the late one has its snapshot", waiting).await;
+            let again = Mark { round: 1, ..mark(&quick, "evt-1") };
+            let consumed = quick.consume(again, &mut PostgresWork::new(|_| Box::pin(async { done() }))).await;
+            assert!(matches!(consumed, Ok(Consumed::Done { .. })), "{consumed:?}");
+            gate.execute("SELECT pg_advisory_unlock(42)", &[]).await.expect("it is free");
+        };
+        let (consumed, ()) = tokio::join!(consuming, meanwhile);
+        assert!(matches!(consumed, Ok(Consumed::Found { .. })), "{consumed:?}");
+        assert_eq!(runs.load(Ordering::Relaxed), 0);
+    }
 }
