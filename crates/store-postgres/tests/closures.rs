@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use asking::{claim, open, open_with, settle};
+use asking::{claim, mark, open, open_with, settle};
 use bytes::BytesMut;
 use onefold_core::contract::{OnStale, Retention};
 use onefold_core::{FingerprintBuilder, Kept, Key, Message, MessageIdentity, Resource, State, StoreTime};
@@ -18,7 +18,7 @@ use onefold_store_postgres::{Options, PostgresStore, PostgresWork, TxError};
 use onefold_testkit::pgbouncer;
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::skipped::skipped;
-use onefold_testkit::wait::{self, DEADLINE};
+use onefold_testkit::wait::DEADLINE;
 use tokio::time::timeout;
 use tokio_postgres::NoTls;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
@@ -29,22 +29,6 @@ fn done() -> Ended {
 
 fn new(store: &PostgresStore, key: &str) -> Entry {
     Entry::New(Box::new(claim(store, key)))
-}
-
-fn mark(store: &PostgresStore, message: &str) -> Mark {
-    let message = Key::new(message).expect("a valid key");
-    let identity = MessageIdentity { consumer: "loyalty".into(), source: "shop".into(), message };
-    let secret = store.identity_key();
-    Mark {
-        id: identity.id(secret),
-        round: 0,
-        identity,
-        handler: "1".into(),
-        fingerprint: FingerprintBuilder::new(secret).part("body", b"x").finish(),
-        retention: Retention::Forever,
-        too_old_at: None,
-        body: None,
-    }
 }
 
 /// One connection, so that each closure gets what the one before has left.
@@ -392,49 +376,4 @@ async fn retention_of_a_mark_counts_from_the_end_of_its_handler() {
     let end_ms = end_ms.load(Ordering::Relaxed);
     assert!(entry.ended_at.0 >= end_ms, "{entry:?} ended at {end_ms} or later");
     assert_eq!(entry.expires_at, Some(StoreTime(entry.ended_at.0 + 1000)));
-}
-
-/// Above READ COMMITTED a transaction has its snapshot before it has the message's lock. Here it gets the lock as late as
-/// the test says.
-#[tokio::test]
-async fn message_that_was_handled_between_snapshot_and_lock_is_not_handled_in_another_round() {
-    let what = "rounds of messages on PostgreSQL";
-    for isolation in [Isolation::RepeatableRead, Isolation::Serializable] {
-        let Some(database) = Database::create(what, isolation).await else { return };
-        let quick = open(&database.url()).await;
-        let late_lock = "CREATE SCHEMA late;
-            CREATE FUNCTION late.pg_try_advisory_xact_lock(bigint) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
-                IF current_setting('application_name') = 'late' THEN
-                    PERFORM pg_advisory_xact_lock(42);
-                END IF;
-                RETURN pg_catalog.pg_try_advisory_xact_lock($1);
-            END $$;
-            DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = late, pg_catalog', current_database()); END $$";
-        database.execute(late_lock).await;
-        let (gate, connection) = tokio_postgres::connect(&database.url(), NoTls).await.expect("it connects");
-        tokio::spawn(connection);
-        gate.execute("SELECT pg_advisory_lock(42)", &[]).await.expect("it is held");
-
-        let late = open(&format!("{}?application_name=late", database.url())).await;
-        let runs = Arc::new(AtomicI64::new(0));
-        let ran = runs.clone();
-        let mut work = PostgresWork::new(move |_| {
-            ran.fetch_add(1, Ordering::Relaxed);
-            Box::pin(async { done() })
-        });
-        let consuming = late.consume(mark(&late, "evt-1"), &mut work);
-        let meanwhile = async {
-            let waits =
-                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 42 AND NOT granted";
-            let waiting = async || database.ask(waits).await == "1";
-            wait::until_within(DEADLINE, "the late one has its snapshot", waiting).await;
-            let again = Mark { round: 1, ..mark(&quick, "evt-1") };
-            let consumed = quick.consume(again, &mut PostgresWork::new(|_| Box::pin(async { done() }))).await;
-            assert!(matches!(consumed, Ok(Consumed::Done { .. })), "{consumed:?}");
-            gate.execute("SELECT pg_advisory_unlock(42)", &[]).await.expect("it is free");
-        };
-        let (consumed, ()) = tokio::join!(consuming, meanwhile);
-        assert!(matches!(consumed, Ok(Consumed::Found { .. })), "{consumed:?}");
-        assert_eq!(runs.load(Ordering::Relaxed), 0);
-    }
 }

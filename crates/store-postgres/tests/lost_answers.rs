@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use asking::{claim, open, open_with, settle};
+use asking::{claim, mark, open, open_with, settle};
 use onefold_core::contract::Retention;
-use onefold_core::{EventKind, FingerprintBuilder, Kept, Key, MessageIdentity, State};
+use onefold_core::{EventKind, Kept, State};
 use onefold_store::{
     Advanced, AtomicStore, Atomically, Claimed, ConsumeStore, Ended, Entry, Finish, InboxStore, Mark,
     NewEvent, OperationStore, StoreError,
@@ -167,21 +167,7 @@ async fn handler_whose_mark_is_forgotten_before_its_fate_is_known_is_not_told_to
     let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
     let middle = Middle::before(&database).await;
     let (store, beside) = (one_connection(&middle.url).await, open(&database.url()).await);
-    let identity = MessageIdentity {
-        consumer: "loyalty".into(),
-        source: "shop".into(),
-        message: Key::new("evt-1").expect("a valid key"),
-    };
-    let mark = Mark {
-        id: identity.id(store.identity_key()),
-        round: 0,
-        identity,
-        handler: "1".into(),
-        fingerprint: FingerprintBuilder::new(store.identity_key()).part("body", b"x").finish(),
-        retention: Retention::For(Duration::from_secs(1)),
-        too_old_at: None,
-        body: None,
-    };
+    let mark = Mark { retention: Retention::For(Duration::from_secs(1)), ..mark(&store, "evt-1") };
     let mut work = middle.work_whose_end_is_lost();
     let sweeping = async {
         let swept = async || (beside.sweep_inbox(100).await.expect("it sweeps") > 0).then_some(());
