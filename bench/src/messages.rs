@@ -282,7 +282,10 @@ impl<S: MessageStore + 'static> Shop<S> {
             ("delivery", named("delivery/p99_ms", &p99).with(goal)),
         ] {
             let empty = String::new;
-            report.row(vec![self.name.into(), what.into(), empty(), empty(), figure.shown(), empty()], [figure]);
+            report.row(
+                vec![self.name.into(), what.into(), empty(), empty(), figure.shown(), empty()],
+                [figure],
+            );
         }
         match messages.nats {
             Some(_) => {
