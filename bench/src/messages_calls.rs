@@ -41,6 +41,7 @@ pub(crate) fn mark<S: ConsumeStore>(order: &Order, store: &S) -> Result<Mark> {
         retention: Retention::Forever,
         too_old_at: None,
         body: None,
+        versioned: None,
     })
 }
 

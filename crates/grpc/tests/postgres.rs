@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use onefold::companion::Settled;
+use onefold::grpc::{OPERATION, OUTCOME, Protection, REJECTED, REPLAYED, Whose};
 use onefold::postgres::PostgresTx;
 use onefold::{ActError, Onefold, Operation, OperationId, Settlement, State, Verdict};
-use onefold_grpc::{OPERATION, OUTCOME, Protection, REJECTED, REPLAYED, Whose};
 use onefold_testkit::postgres::{Database, Isolation};
 use prost::Message;
 use tonic::{Code, Request, Response, Status};

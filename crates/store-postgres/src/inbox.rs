@@ -24,6 +24,7 @@ use crate::store::PostgresStore;
 pub(crate) mod accept;
 pub(crate) mod ending;
 pub(crate) mod fail;
+pub(crate) mod newer;
 
 /// A mark with its body sealed.
 pub(crate) struct MarkWork {

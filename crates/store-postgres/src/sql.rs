@@ -72,7 +72,7 @@ const STATEMENTS: [(&str, &str); 76] = [
     ("begin with a message", consume::BEGIN_NEW),
     ("put mark", inbox::ending::PUT),
     ("end mark", inbox::ending::END),
-    ("newer", inbox::accept::NEWER),
+    ("newer", inbox::newer::NEWER),
     ("try lock", consume::TRY_LOCK),
     ("entries", inbox_row::OF),
     ("list inbox", inbox_row::ALL),

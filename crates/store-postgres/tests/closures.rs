@@ -9,7 +9,7 @@ use std::time::Duration;
 use asking::{claim, mark, open, open_with, settle};
 use bytes::BytesMut;
 use onefold_core::contract::{OnStale, Retention};
-use onefold_core::{FingerprintBuilder, Kept, Key, Message, MessageIdentity, Resource, State, StoreTime};
+use onefold_core::{Kept, Key, Message, Resource, State, StoreTime};
 use onefold_store::{
     Advance, Advanced, Also, AtomicStore, Atomically, Claim, ConsumeStore, Consumed, Ended, Entry, Finish,
     InboxStore, Mark, OperationStore, Promise, Start, Step, StoreError, WriteStore, Written,

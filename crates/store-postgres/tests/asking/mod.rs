@@ -59,6 +59,7 @@ pub fn mark(store: &PostgresStore, message: &str) -> Mark {
         retention: Retention::Forever,
         too_old_at: None,
         body: None,
+        versioned: None,
     }
 }
 

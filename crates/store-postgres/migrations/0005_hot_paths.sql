@@ -1,4 +1,4 @@
--- Schema 4: what a new operation does without, and what a new message needs above READ COMMITTED.
+-- Schema 5: what a new operation does without, and what a new message needs above READ COMMITTED.
 
 -- The server reads a check's text anew in each statement that writes to the table, which cost more than the insert of
 -- the row. Digests have one length by their type, and what has another is refused where it is read.
