@@ -17,7 +17,13 @@ const LATER: &str = "later";
 const LEASE: Duration = Duration::from_secs(30);
 
 fn take(destination: &str) -> Take {
-    Take { destination: destination.into(), limit: 100, lease: LEASE, if_lost: IfLost::SendAgain }
+    Take {
+        destination: destination.into(),
+        limit: 100,
+        bytes: u64::MAX,
+        lease: LEASE,
+        if_lost: IfLost::SendAgain,
+    }
 }
 
 fn succeeds() -> Handler {
@@ -51,7 +57,7 @@ pub async fn works<S: ConsumeStore + OutboxStore>(
     let failed = store.fail(Failure { mark: parked, reason: "busy".into(), park_after: Some(1) }).await;
     assert_eq!(failed.expect("the store works").state, InboxState::Parked, "{name}");
     let hook = mark_under(store, &id("hook"), 0, "41");
-    let accepted = store.accept(hook, None, vec![message(&id("forwarded"), None)]).await;
+    let accepted = store.accept(hook, vec![message(&id("forwarded"), None)]).await;
     assert!(is_processed(&accepted.expect("the store works")), "{name}");
 
     let permit = NewPermit {

@@ -131,9 +131,9 @@ async fn accept<B: Base>(onefold: &Onefold<B::Store>) -> bool {
         retention: Retention::Forever,
         too_old_at: None,
         body: None,
+        versioned: Some(Versioned { entity: "order 1".into(), version: 7 }),
     };
-    let versioned = Versioned { entity: "order 1".into(), version: 7 };
-    let accepted = store.accept(mark, Some(versioned), mails().to_vec()).await;
+    let accepted = store.accept(mark, mails().to_vec()).await;
     matches!(accepted.unwrap(), Consumed::Done { .. } | Consumed::Found { .. })
 }
 
@@ -158,7 +158,13 @@ async fn relay<B: Base>(deed: Deed, lease: Duration, onefold: &Onefold<B::Store>
     let sent = async {
         let mut ended: Vec<Settlement> = Vec::new();
         loop {
-            let take = Take { destination: MAIL.into(), limit: 10, lease, if_lost: IfLost::SendAgain };
+            let take = Take {
+                destination: MAIL.into(),
+                limit: 10,
+                bytes: u64::MAX,
+                lease,
+                if_lost: IfLost::SendAgain,
+            };
             let taken = match ended.is_empty() {
                 true => store.take(take).await.unwrap(),
                 false => {

@@ -17,6 +17,8 @@ on_each_store!(
     dead_letter_holds_up_its_own_key_and_nobody_else,
     destination_that_fails_is_not_flooded_with_retries,
     b95_several_relays_never_send_one_message_at_once,
+    no_more_bytes_are_on_their_way_than_may_be_and_one_message_more,
+    messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other,
     b96_slow_destination_holds_up_nobody_else,
 );
 
@@ -110,6 +112,33 @@ async fn b95_several_relays_never_send_one_message_at_once(store: &Store) {
     assert!(!sink.crossed());
     assert!(!sink.sent_by("b").is_empty() && !sink.sent_by("c").is_empty(), "they share the work");
     assert_eq!(last.stop(GRACE).await, 0);
+}
+
+async fn no_more_bytes_are_on_their_way_than_may_be_and_one_message_more(store: &Store) {
+    let outbox = outbox(store, None).await;
+    let (slow, fast) = (Scripted::new(|_, _| Step::Hang), Scripted::new(|_, _| accepted()));
+    let long = |n| Message { body: vec![b'x'; 400], ..message(&format!("long{n}"), "slow", None) };
+    outbox.put((0..20).map(long).collect()).await;
+    let _relay = outbox.relay(vec![slow.destination("slow").bytes(1000), fast.destination("fast")]);
+    wait::until("some are on their way", || slow.order().len() >= 3).await;
+    for n in 0..20 {
+        let id = format!("fast{n}");
+        outbox.put(vec![message(&id, "fast", None)]).await;
+        outbox.becomes(&id, OutboxState::Delivered).await;
+    }
+    assert_eq!(slow.order().len(), 3);
+}
+
+async fn messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other(store: &Store) {
+    let outbox = outbox(store, None).await;
+    let sink = Scripted::new(|_, _| accepted());
+    let long = |n| Message { body: vec![b'x'; 400], ..message(&format!("long{n}"), "shop", None) };
+    outbox.put((0..5).map(long).collect()).await;
+    let relay = outbox.relay(vec![sink.destination("shop").bytes(10)]);
+    for n in 0..5 {
+        outbox.becomes(&format!("long{n}"), OutboxState::Delivered).await;
+    }
+    assert_eq!(relay.stop(GRACE).await, 0);
 }
 
 async fn b96_slow_destination_holds_up_nobody_else(store: &Store) {
