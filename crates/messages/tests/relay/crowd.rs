@@ -20,6 +20,8 @@ on_each_store!(
     no_more_bytes_are_on_their_way_than_may_be_and_one_message_more,
     messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other,
     b96_slow_destination_holds_up_nobody_else,
+    no_more_bytes_are_on_their_way_than_may_be_and_one_message_more,
+    messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other,
 );
 
 const GRACE: Duration = Duration::from_secs(10);
