@@ -17,8 +17,6 @@ on_each_store!(
     dead_letter_holds_up_its_own_key_and_nobody_else,
     destination_that_fails_is_not_flooded_with_retries,
     b95_several_relays_never_send_one_message_at_once,
-    no_more_bytes_are_on_their_way_than_may_be_and_one_message_more,
-    messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other,
     b96_slow_destination_holds_up_nobody_else,
     no_more_bytes_are_on_their_way_than_may_be_and_one_message_more,
     messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other,
