@@ -7,6 +7,7 @@
 
 pub mod contracts;
 pub mod events;
+pub mod ground;
 pub mod outside;
 pub mod parent;
 pub mod rpc;

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use bfstore::ground::{Databases, Events, Ground};
 use bfstore::service::Settings;
-use bfstore::stage::{Lines, Stage};
+use bfstore::stage::{Lines, Set, Stage};
 use bfstore::{SECRETS_VARIABLE, contracts, outside, services, story};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -23,15 +24,19 @@ struct Args {
 enum Command {
     /// Start everything, and print what to open
     Up {
-        /// Where the databases and logs are; a temporary folder otherwise
+        /// Where the files and logs are; a temporary folder otherwise
         #[arg(long)]
         folder: Option<PathBuf>,
+        #[command(flatten)]
+        on: On,
     },
     /// Play the chapters, and compare every effect with what should have come of them
     Story {
         /// Only these
         #[arg(long)]
         chapter: Vec<u8>,
+        #[command(flatten)]
+        on: On,
     },
     /// Print what each operation promises
     Contracts,
@@ -40,7 +45,11 @@ enum Command {
     Service {
         name: String,
         #[arg(long)]
-        folder: PathBuf,
+        database: String,
+        #[arg(long)]
+        events: Events,
+        #[arg(long)]
+        place: String,
         #[arg(long)]
         listen: SocketAddr,
         /// NAME=URL
@@ -53,6 +62,23 @@ enum Command {
         #[arg(long)]
         listen: SocketAddr,
     },
+}
+
+/// What the services stand on.
+#[derive(clap::Args)]
+struct On {
+    /// `sqlite`, or the URL of a PostgreSQL server on which each service gets a database of its own
+    #[arg(long, default_value = "sqlite")]
+    database: Databases,
+    /// What carries events: `webhooks`, or the URL of NATS (`nats://…`) or RabbitMQ (`amqp://…`)
+    #[arg(long, default_value = "webhooks")]
+    events: Events,
+}
+
+impl On {
+    fn ground(self) -> Ground {
+        Ground { databases: self.database, events: self.events, ..Ground::plain() }
+    }
 }
 
 #[tokio::main]
@@ -70,13 +96,16 @@ async fn main() -> ExitCode {
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Up { folder } => up(folder).await?,
-        Command::Story { chapter } => return story::tell(&std::env::current_exe()?, &chapter).await,
+        Command::Up { folder, on } => up(folder, on.ground()).await?,
+        Command::Story { chapter, on } => {
+            return story::tell(&std::env::current_exe()?, &on.ground(), &chapter).await;
+        }
         Command::Contracts => print!("{}", contracts::printed()),
-        Command::Service { name, folder, listen, peer } => {
+        Command::Service { name, database, events, place, listen, peer } => {
             let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;
             let secrets: BTreeMap<String, String> = serde_json::from_str(&secrets)?;
-            let settings = Settings { name, folder, listen, peers: peer.into_iter().collect(), secrets };
+            let peers = peer.into_iter().collect();
+            let settings = Settings { name, database, events, place, listen, peers, secrets };
             services::run(&settings).await?;
         }
         Command::Outside { listen } => outside::run(listen).await?,
@@ -84,15 +113,19 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn up(folder: Option<PathBuf>) -> anyhow::Result<()> {
+async fn up(folder: Option<PathBuf>, ground: Ground) -> anyhow::Result<()> {
     let temporary = tempfile::tempdir()?;
     let folder = folder.unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
-    let stage = Stage::start(&std::env::current_exe()?, &folder, Lines::Straight).await?;
+    let set = Set { lines: Lines::Straight, ground };
+    let stage = Stage::start(&std::env::current_exe()?, &folder, set).await?;
     println!("shop       {}/", stage.url("storefront"));
     println!("outside    {}/happened", stage.url("outside"));
-    println!("databases  {}", folder.display());
+    println!("files      {}", folder.display());
+    for name in services::NAMES {
+        println!("{name:<14} {}", stage.settings(name, SocketAddr::from(([127, 0, 0, 1], 0)))?.database);
+    }
     println!("Ctrl-C ends everything.");
     ended().await?;
     stage.end().await;

@@ -17,12 +17,19 @@ const ACCEPT_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct NatsSink {
     context: Context,
+    default_subject: String,
 }
 
 impl NatsSink {
     /// Publishes over this connection.
     pub fn new(client: async_nats::Client) -> NatsSink {
-        NatsSink { context: async_nats::jetstream::new(client) }
+        NatsSink { context: async_nats::jetstream::new(client), default_subject: String::new() }
+    }
+
+    /// The subject of messages without an address. Without it these are refused.
+    pub fn default_subject(mut self, subject: impl Into<String>) -> NatsSink {
+        self.default_subject = subject.into();
+        self
     }
 }
 
@@ -36,8 +43,10 @@ impl Sink for NatsSink {
             Ok(headers) => headers,
             Err(reason) => return Sending::Refused { reason },
         };
-        let subject = Subject::from(message.address.as_str());
-        if !subject.is_valid() || message.address.contains(['*', '>']) {
+        let address =
+            if message.address.is_empty() { &self.default_subject } else { &message.address };
+        let subject = Subject::from(address.as_str());
+        if !subject.is_valid() || address.contains(['*', '>']) {
             return Sending::Refused { reason: "the address is no subject to publish to".into() };
         }
         let accepted = async {

@@ -52,6 +52,8 @@
 //!
 //! *It does not* authenticate anybody, keep metadata of answers, or protect what a handler does outside of the closure.
 
+#[cfg(feature = "postgres")]
+mod any;
 mod answer;
 mod codes;
 mod kept;

@@ -19,6 +19,7 @@ mod ask;
 mod atomic;
 mod batch;
 mod begin;
+mod beside;
 mod check;
 mod claim;
 mod committed;

@@ -64,6 +64,9 @@ pub enum TxError {
     /// The database's word.
     #[error(transparent)]
     Database(#[from] tokio_postgres::Error),
+    /// No connection was free, or no answer came: a statement beside the boundary may or may not have been run.
+    #[error("the database did not answer: {0}")]
+    Unavailable(String),
 }
 
 /// An open transaction. Cannot be kept or sent elsewhere: the closure has it by reference only.
@@ -247,7 +250,7 @@ const FORBIDDEN: &[&str] = &[
 const LAYERS_SETTINGS: &[&str] = &["statement_timeout", "synchronous_commit", "transaction_timeout"];
 
 /// The server takes one statement at a time here, so the first word says what it is.
-fn refuse(sql: &str) -> Result<(), TxError> {
+pub(crate) fn refuse(sql: &str) -> Result<(), TxError> {
     let statement = first_token_on(sql);
     let word: String =
         statement.chars().take_while(|c| c.is_ascii_alphabetic()).map(|c| c.to_ascii_lowercase()).collect();

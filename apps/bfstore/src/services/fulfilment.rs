@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onefold::any::{AnyError, AnyRow, AnyTx};
 use onefold::{BoxError, CallError, Verdict};
-use rusqlite::params;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -29,7 +29,7 @@ const AT_ONCE_MAX: usize = 16;
 const PLACED: &str = "SELECT order_id, checkout_id, customer_id, product, quantity, cents
     FROM orders WHERE status = 'placed' ORDER BY order_id";
 const SETTLE: &str =
-    "UPDATE orders SET status = ?2, version = version + 1 WHERE order_id = ?1 AND status = 'placed'";
+    "UPDATE orders SET status = $2, version = version + 1 WHERE order_id = $1 AND status = 'placed'";
 
 /// The worker. Cheap to clone.
 #[derive(Clone)]
@@ -113,8 +113,8 @@ impl Fulfilment {
         order_id
     }
 
-    async fn placed(&self) -> anyhow::Result<Vec<Placed>> {
-        let read = |row: &rusqlite::Row<'_>| {
+    async fn placed(&self) -> Result<Vec<Placed>, AnyError> {
+        let read = |row: &AnyRow| -> Result<Placed, AnyError> {
             Ok(Placed {
                 order_id: row.get(0)?,
                 checkout_id: row.get(1)?,
@@ -124,7 +124,7 @@ impl Fulfilment {
                 cents: row.get(5)?,
             })
         };
-        self.database.own(move |own| own.prepare_cached(PLACED)?.query_map([], read)?.collect()).await
+        self.database.onefold.query(PLACED, &[]).await?.iter().map(read).collect()
     }
 
     async fn fulfil(&self, order: Placed) -> Result<Status, CallError> {
@@ -170,13 +170,14 @@ impl Fulfilment {
         let Placed { order_id, checkout_id, customer_id, cents, .. } = order.clone();
         let call = contracts::confirm_order().call(contracts::scope("order"), key, &status)?;
         let call = call.correlated(checkout_id.clone());
-        let settled = self.database.onefold.atomic(call, move |tx| {
-            let changed = tx.execute(SETTLE, params![order_id, status.name()])?;
+        let settled = self.database.onefold.atomic(call, async move |tx: &mut AnyTx| {
+            let changed = tx.execute(SETTLE, &[&order_id, &status.name()]).await?;
             if changed == 1 && status == Status::Confirmed {
                 let event = Event::OrderConfirmed { order_id, customer_id: customer_id.clone(), cents };
                 for receiver in ["notification", "loyalty"] {
                     let id = format!("order-{order_id}/confirmed");
-                    tx.enqueue(&event.to(receiver, &id, &format!("order-{order_id}"), &checkout_id)?)?;
+                    let message = event.to(receiver, &id, &format!("order-{order_id}"), &checkout_id)?;
+                    tx.enqueue(&message).await?;
                 }
             }
             Ok(Verdict::succeeded(()))

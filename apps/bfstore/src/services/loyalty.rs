@@ -1,36 +1,39 @@
 //! **loyalty**: points. Adding them is a relative change on purpose, so it stands behind an effect of its own: one award
 //! for each order, whichever message asks for it and however often.
 
+use std::sync::Arc;
+
+use onefold::BoxError;
+use onefold::any::AnyTx;
 use onefold::inbox::{Handled, Incoming};
-use onefold::{BoxError, SqliteTx};
-use rusqlite::params;
 
 use crate::events::{self, Event};
 use crate::service::{Database, Settings, serve};
 
 const TABLES: &str = "
-CREATE TABLE IF NOT EXISTS points (customer_id TEXT PRIMARY KEY, points INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS points (customer_id TEXT PRIMARY KEY, points BIGINT NOT NULL);
 ";
-const AWARD: &str = "INSERT INTO points VALUES (?1, ?2)
-    ON CONFLICT (customer_id) DO UPDATE SET points = points + excluded.points";
+const AWARD: &str = "INSERT INTO points VALUES ($1, $2)
+    ON CONFLICT (customer_id) DO UPDATE SET points = points.points + excluded.points";
 /// A point for each euro.
 const CENTS_PER_POINT: i64 = 100;
 
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
-    let database = Database::open(settings, TABLES)?;
+    let database = Database::open(settings, TABLES).await?;
     let consumer = database.onefold.inbox("loyalty").consumer(handle);
-    serve(settings.listen, events::receive(settings, database.onefold.engine(), "order", consumer)?).await
+    let events = events::receive(settings, database.onefold.engine(), "order", consumer).await?;
+    serve(settings.listen, events).await
 }
 
 /// What this writes and the mark of the message are one commit.
-fn handle(tx: &mut SqliteTx<'_>, message: &Incoming) -> Result<Handled, BoxError> {
+async fn handle(tx: &mut AnyTx, message: Arc<Incoming>) -> Result<Handled, BoxError> {
     let Event::OrderConfirmed { order_id, customer_id, cents } = serde_json::from_slice(&message.body)?
     else {
         return Ok(Handled::rejected("not an event for loyalty"));
     };
-    if tx.effect(&format!("order-{order_id}/POINTS"))? {
-        tx.execute(AWARD, params![customer_id, cents / CENTS_PER_POINT])?;
+    if tx.effect(&format!("order-{order_id}/POINTS")).await? {
+        tx.execute(AWARD, &[&customer_id, &(cents / CENTS_PER_POINT)]).await?;
     }
     Ok(Handled::Done)
 }

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onefold::any::{AnyStore, AnyTx, ToValue};
 use onefold::{Onefold, Verdict};
 use onefold_engine::Registration;
 use onefold_grpc::{Protection, Whose};
-use rusqlite::params;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
@@ -20,22 +20,22 @@ use crate::services::provider::{ANSWER_MAX, Provider};
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS captures (
-    payment_attempt_id TEXT PRIMARY KEY, order_id INTEGER NOT NULL, customer_id TEXT NOT NULL,
-    cents INTEGER NOT NULL, charge TEXT NOT NULL);
+    payment_attempt_id TEXT PRIMARY KEY, order_id BIGINT NOT NULL, customer_id TEXT NOT NULL,
+    cents BIGINT NOT NULL, charge TEXT NOT NULL);
 ";
-const NOTE: &str = "INSERT INTO captures VALUES (?1, ?2, ?3, ?4, ?5)";
+const NOTE: &str = "INSERT INTO captures VALUES ($1, $2, $3, $4, $5)";
 /// How long one look-up at the provider may take.
 const PROBE_MAX: Duration = Duration::from_secs(5);
 
 struct Service {
-    onefold: Onefold,
-    capture: Protection,
+    onefold: Onefold<AnyStore>,
+    capture: Protection<AnyStore>,
     provider: Provider,
 }
 
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
-    let database = Database::open(settings, TABLES)?;
+    let database = Database::open(settings, TABLES).await?;
     let onefold = database.onefold.clone();
     let provider = Provider::at(settings.peer("outside")?)?;
     let capture =
@@ -47,7 +47,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
         probe_max: PROBE_MAX,
         sends_for: ANSWER_MAX,
     }]);
-    let _relay = onefold.relay(vec![events::destination(settings, "notification")?]);
+    let _relay = onefold.relay(vec![events::destination(settings, "notification").await?]);
     let service = PaymentsServer::new(Service { onefold, capture, provider });
     serve(settings.listen, Routes::new(service).into_axum_router()).await
 }
@@ -78,11 +78,12 @@ impl Service {
             payment_attempt_id.as_str(),
             &receipt.charge,
         );
-        let noted = self.onefold.atomic(call.map_err(failed)?, move |tx| {
-            tx.execute(NOTE, params![payment_attempt_id, order_id, customer_id, cents, receipt.charge])?;
+        let noted = self.onefold.atomic(call.map_err(failed)?, async move |tx: &mut AnyTx| {
+            let row: [&dyn ToValue; 5] = [&payment_attempt_id, &order_id, &customer_id, &cents, &receipt.charge];
+            tx.execute(NOTE, &row).await?;
             let event = Event::PaymentCaptured { order_id, customer_id: customer_id.clone(), cents };
             let (id, about) = (format!("order-{order_id}/captured"), format!("order-{order_id}"));
-            tx.enqueue(&event.to("notification", &id, &about, &payment_attempt_id)?)?;
+            tx.enqueue(&event.to("notification", &id, &about, &payment_attempt_id)?).await?;
             Ok(Verdict::succeeded(()))
         });
         noted.await.map_err(failed)?;

@@ -1,15 +1,17 @@
 //! **storefront**: pages. It makes the `checkout_id` and keeps it before it contacts anybody, so whatever is pressed,
 //! reloaded or lost afterwards asks for the same order.
 
+use std::sync::Arc;
+
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use onefold::any::{AnyError, AnyTx, ToValue};
 use onefold::inbox::{Handled, Incoming};
-use onefold::{Applied, BoxError, SqliteTx};
+use onefold::{Applied, BoxError};
 use onefold_client::OperationKey;
-use rusqlite::params;
 use serde::Deserialize;
 use serde_json::json;
 use tonic::{Code, Status};
@@ -20,17 +22,17 @@ use crate::rpc::{self, Basket, FindOrderRequest, Order, Peer, PlaceOrderRequest}
 use crate::service::{Database, Settings, serve};
 
 const TABLES: &str = "
-CREATE TABLE IF NOT EXISTS prices (product TEXT PRIMARY KEY, cents INTEGER NOT NULL, version INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS prices (product TEXT PRIMARY KEY, cents BIGINT NOT NULL, version BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS checkouts (
     checkout_id TEXT PRIMARY KEY, basket_id TEXT NOT NULL, customer_id TEXT NOT NULL,
-    product TEXT NOT NULL, quantity INTEGER NOT NULL, cents INTEGER NOT NULL);
+    product TEXT NOT NULL, quantity BIGINT NOT NULL, cents BIGINT NOT NULL);
 INSERT INTO prices VALUES ('lamp', 2500, 0), ('chair', 9900, 0) ON CONFLICT DO NOTHING;
 ";
 const BEGIN: &str =
-    "INSERT INTO checkouts SELECT ?1, ?2, ?3, product, ?5, cents FROM prices WHERE product = ?4";
+    "INSERT INTO checkouts SELECT $1, $2, $3, product, $5, cents FROM prices WHERE product = $4";
 const CHECKOUT: &str =
-    "SELECT basket_id, customer_id, product, quantity, cents FROM checkouts WHERE checkout_id = ?1";
-const PRICE: &str = "INSERT INTO prices VALUES (?1, ?2, ?3)
+    "SELECT basket_id, customer_id, product, quantity, cents FROM checkouts WHERE checkout_id = $1";
+const PRICE: &str = "INSERT INTO prices VALUES ($1, $2, $3)
     ON CONFLICT (product) DO UPDATE SET cents = excluded.cents, version = excluded.version";
 const PAGE: &str = include_str!("storefront.html");
 
@@ -63,9 +65,9 @@ struct Checkout {
 
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
-    let database = Database::open(settings, TABLES)?;
+    let database = Database::open(settings, TABLES).await?;
     let consumer = database.onefold.inbox("storefront").consumer(handle);
-    let products = events::receive(settings, database.onefold.engine(), "catalogue", consumer)?;
+    let products = events::receive(settings, database.onefold.engine(), "catalogue", consumer).await?;
     let orders = OrdersClient::new(rpc::peer(settings.peer("order")?)?);
     let pages = Router::new()
         .route("/", get(begin))
@@ -81,10 +83,8 @@ async fn begin(State(service): State<Service>, Query(wish): Query<Wish>) -> Resu
     let location = format!("/checkouts/{checkout_id}");
     let basket_id = format!("basket-{checkout_id}");
     let Wish { product, quantity, customer_id } = wish;
-    let row = move |own: &rusqlite::Connection| {
-        own.execute(BEGIN, params![checkout_id, basket_id, customer_id, product, quantity])
-    };
-    match service.database.own(row).await? {
+    let row: [&dyn ToValue; 5] = [&checkout_id, &basket_id, &customer_id, &product, &quantity];
+    match service.database.onefold.execute(BEGIN, &row).await? {
         0 => Err(Status::not_found("there is no such product").into()),
         _ => Ok(Redirect::to(&location)),
     }
@@ -131,29 +131,25 @@ fn shown(order: &Order) -> Json<serde_json::Value> {
 
 impl Service {
     async fn checkout(&self, checkout_id: String) -> Result<Checkout, Refused> {
-        let read = |row: &rusqlite::Row<'_>| {
-            let basket = Basket {
-                basket_id: row.get(0)?,
-                product: row.get(2)?,
-                quantity: row.get(3)?,
-                cents: row.get(4)?,
-            };
-            Ok(Checkout { basket, customer_id: row.get(1)? })
+        let found = self.database.onefold.query_opt(CHECKOUT, &[&checkout_id]).await?;
+        let row = found.ok_or_else(|| Status::not_found("there is no such checkout"))?;
+        let basket = Basket {
+            basket_id: row.get(0)?,
+            product: row.get(2)?,
+            quantity: row.get(3)?,
+            cents: row.get(4)?,
         };
-        let found = self
-            .database
-            .own(move |own| own.prepare_cached(CHECKOUT)?.query_map([checkout_id], read)?.next().transpose());
-        found.await?.ok_or_else(|| Status::not_found("there is no such checkout").into())
+        Ok(Checkout { basket, customer_id: row.get(1)? })
     }
 }
 
 /// Prices as they are told. An event that is older than what is known changes nothing.
-fn handle(tx: &mut SqliteTx<'_>, message: &Incoming) -> Result<Handled, BoxError> {
+async fn handle(tx: &mut AnyTx, message: Arc<Incoming>) -> Result<Handled, BoxError> {
     let Event::ProductChanged { product, cents, version } = serde_json::from_slice(&message.body)? else {
         return Ok(Handled::rejected("not an event for the storefront"));
     };
-    if tx.apply_if_newer(&format!("product/{product}"), version)? == Applied::Newer {
-        tx.execute(PRICE, params![product, cents, version])?;
+    if tx.apply_if_newer(&format!("product/{product}"), version).await? == Applied::Newer {
+        tx.execute(PRICE, &[&product, &cents, &version]).await?;
     }
     Ok(Handled::Done)
 }
@@ -167,8 +163,8 @@ impl From<Status> for Refused {
     }
 }
 
-impl From<anyhow::Error> for Refused {
-    fn from(error: anyhow::Error) -> Refused {
+impl From<AnyError> for Refused {
+    fn from(error: AnyError) -> Refused {
         Refused(Status::unavailable(error.to_string()))
     }
 }

@@ -11,19 +11,27 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use tokio::net::lookup_host;
 
 use child::{Child, Part};
 pub use line::Line;
 
+use crate::events::RECEIVERS;
+use crate::ground::Ground;
+use crate::service::Settings;
 use crate::services::NAMES;
 
 /// Who signs events. The catalogue is somebody outside of bfstore.
 const SENDERS: [&str; 3] = ["order", "payment", "catalogue"];
-/// Who is reached over a [`Line`] that can lose answers, where a story asks for it.
+/// Who is reached over a [`Line`] that can lose answers, where a story asks for it. Who gets events from a broker reaches
+/// that over its line instead.
 const BEHIND_LINES: [&str; 3] = ["loyalty", "notification", "storefront"];
+
+/// What every event of an order says.
+const EVENT: &[u8] = b"order.confirmed";
 
 /// Whether answers can be lost on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,11 +42,20 @@ pub enum Lines {
     CanLose,
 }
 
+/// How a stage is set.
+#[derive(Clone, Debug)]
+pub struct Set {
+    /// Whether answers can be lost on the way.
+    pub lines: Lines,
+    /// Where databases are, and what carries events.
+    pub ground: Ground,
+}
+
 /// All processes.
 pub struct Stage {
     binary: PathBuf,
     folder: PathBuf,
-    lines_are: Lines,
+    set: Set,
     secrets: BTreeMap<String, String>,
     urls: BTreeMap<String, String>,
     lines: BTreeMap<String, Line>,
@@ -49,13 +66,14 @@ pub struct Stage {
 
 impl Stage {
     /// Starts everything. `binary` is this program, `folder` exists.
-    pub async fn start(binary: &Path, folder: &Path, lines_are: Lines) -> anyhow::Result<Stage> {
+    pub async fn start(binary: &Path, folder: &Path, set: Set) -> anyhow::Result<Stage> {
+        set.ground.prepare().await?;
         let secret =
             |name: &str| (name.to_owned(), format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
         let mut stage = Stage {
             binary: binary.to_owned(),
             folder: folder.to_owned(),
-            lines_are,
+            set,
             secrets: SENDERS.map(secret).into(),
             urls: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -69,9 +87,14 @@ impl Stage {
         stage.urls.insert("smtp".into(), format!("smtp://{smtp}"));
         stage.urls.insert("outside".into(), format!("http://{http}"));
         for name in NAMES {
+            let behind_line = stage.set.lines == Lines::CanLose && BEHIND_LINES.contains(&name);
+            let broker = stage.broker_of(name).await?;
+            if let (true, Some(broker)) = (behind_line, broker) {
+                stage.lines.insert(name.into(), Line::to(broker).await?);
+            }
             let address = stage.start_service(name, free).await?;
             let mut reached_at = address;
-            if lines_are == Lines::CanLose && BEHIND_LINES.contains(&name) {
+            if behind_line && broker.is_none() {
                 let line = Line::to(address).await?;
                 reached_at = line.address();
                 stage.lines.insert(name.into(), line);
@@ -90,6 +113,9 @@ impl Stage {
     /// Starts it again, at its address and on its files.
     pub async fn start_again(&mut self, name: &str) -> anyhow::Result<()> {
         let address = *self.addresses.get(name).context("it never ran")?;
+        if let Some(line) = self.lines.get(name) {
+            line.mend();
+        }
         self.start_service(name, address).await?;
         Ok(())
     }
@@ -99,12 +125,40 @@ impl Stage {
         &self.urls[name]
     }
 
+    /// What a service of this name is told.
+    pub fn settings(&self, name: &str, listen: SocketAddr) -> anyhow::Result<Settings> {
+        Ok(Settings {
+            name: name.to_owned(),
+            database: self.set.ground.database(name, &self.folder)?,
+            events: self.set.ground.events.clone(),
+            place: self.set.ground.name.clone(),
+            listen,
+            peers: self.urls.clone(),
+            secrets: self.secrets.clone(),
+        })
+    }
+
+    /// Where databases are, and what carries events.
+    pub fn ground(&self) -> &Ground {
+        &self.set.ground
+    }
+
+    /// The next word by which it says that it has an event will not arrive: its answer to a webhook, or its
+    /// acknowledgement to a broker.
+    pub fn lose_its_word(&self, name: &str) -> anyhow::Result<()> {
+        match self.set.ground.events.broker()? {
+            None => self.line(name).lose_an_answer(),
+            Some(_) => self.line(name).fall_silent_behind(EVENT),
+        }
+        Ok(())
+    }
+
     /// The line to it.
     ///
     /// # Panics
     /// Where there is none.
     pub fn line(&self, name: &str) -> &Line {
-        assert_eq!(self.lines_are, Lines::CanLose, "the stage was started without lines");
+        assert_eq!(self.set.lines, Lines::CanLose, "the stage was started without lines");
         &self.lines[name]
     }
 
@@ -126,13 +180,30 @@ impl Stage {
     }
 
     async fn start_service(&mut self, name: &str, listen: SocketAddr) -> anyhow::Result<SocketAddr> {
-        let folder = self.folder.to_str().context("the folder's name is no text")?;
-        let mut args: Vec<String> =
-            ["service", name, "--folder", folder, "--listen", &listen.to_string()].map(str::to_owned).into();
-        args.extend(self.urls.iter().map(|(peer, url)| format!("--peer={peer}={url}")));
+        let Settings { database, events, place, peers, .. } = self.settings(name, listen)?;
+        let mut events = events.text().to_owned();
+        if let (Some(mut broker), Some(line)) = (self.set.ground.events.broker()?, self.lines.get(name)) {
+            broker.set_host(Some("127.0.0.1"))?;
+            broker.set_port(Some(line.address().port())).map_err(|()| anyhow!("a broker has a port"))?;
+            events = broker.into();
+        }
+        let listen = listen.to_string();
+        let args = ["service", name, "--database", &database, "--events", &events, "--place", &place];
+        let mut args: Vec<String> = args.into_iter().chain(["--listen", &listen]).map(str::to_owned).collect();
+        args.extend(peers.iter().map(|(peer, url)| format!("--peer={peer}={url}")));
         let (child, [address]) = self.part(name, args)?.start().await?;
         self.running.insert(name.into(), child);
         Ok(address)
+    }
+
+    /// The broker from which it gets events.
+    async fn broker_of(&self, name: &str) -> anyhow::Result<Option<SocketAddr>> {
+        let Some(broker) = self.set.ground.events.broker()? else { return Ok(None) };
+        if !RECEIVERS.iter().any(|(sender, receiver)| *receiver == name && *sender != "catalogue") {
+            return Ok(None);
+        }
+        let host = (broker.host_str().context("a broker has a host")?, broker.port().context("a broker has a port")?);
+        Ok(Some(lookup_host(host).await?.next().context("the broker is nowhere")?))
     }
 
     fn part(&self, name: &str, args: Vec<String>) -> anyhow::Result<Part> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::ensure;
 use tonic::Code;
 
+use crate::ground::Ground;
 use crate::outside::Fault;
 use crate::rpc::orders_client::OrdersClient;
 use crate::rpc::{self, Basket, PlaceOrderRequest};
@@ -163,9 +164,9 @@ impl Chapter {
         self.name.trim_end_matches(char::is_alphabetic).parse().unwrap_or_default()
     }
 
-    /// Plays it on a stage of its own in this folder.
-    pub async fn play(&self, binary: &Path, folder: &Path) -> anyhow::Result<Played> {
-        let mut play = Play::start(binary, folder).await?;
+    /// Plays it on a stage of its own in this folder, on this ground, which is cleared when all went well.
+    pub async fn play(&self, binary: &Path, folder: &Path, ground: &Ground) -> anyhow::Result<Played> {
+        let mut play = Play::start(binary, folder, ground).await?;
         match self.name {
             "1" => answer_lost(&mut play).await?,
             "2" => at_once(&mut play).await?,
@@ -243,10 +244,13 @@ async fn capture_lands_late(play: &mut Play) -> anyhow::Result<()> {
 }
 
 async fn consumer_killed(play: &mut Play) -> anyhow::Result<()> {
-    play.stage.line("loyalty").lose_an_answer();
+    play.stage.lose_its_word("loyalty")?;
     play.order().await?;
-    let lost = async |play: &Play| Ok(play.stage.line("loyalty").lost() == 1);
-    play.until("loyalty has handled the event and its answer is lost", lost).await?;
+    let lost = async |play: &Play| {
+        let handled = play.ledgers.count("loyalty", "SELECT count(*) FROM points").await? == 1;
+        Ok(handled && play.stage.line("loyalty").lost() == 1)
+    };
+    play.until("loyalty has handled the event and its word of it is lost", lost).await?;
     play.kill("loyalty").await?;
     play.stage.start_again("loyalty").await
 }

@@ -3,6 +3,7 @@
 
 mod books;
 mod chapters;
+mod ledgers;
 mod play;
 mod shopper;
 
@@ -12,12 +13,15 @@ use std::process::ExitCode;
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 
+use crate::ground::Ground;
+
 pub use books::Books;
 pub use chapters::{CHAPTERS, Chapter};
+pub use ledgers::Ledgers;
 pub use play::Played;
 
 /// Plays the chapters of these numbers (all, where there is none) and prints the table.
-pub async fn tell(binary: &Path, numbers: &[u8]) -> anyhow::Result<ExitCode> {
+pub async fn tell(binary: &Path, ground: &Ground, numbers: &[u8]) -> anyhow::Result<ExitCode> {
     let wanted = |chapter: &&Chapter| numbers.is_empty() || numbers.contains(&chapter.number());
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
@@ -28,7 +32,7 @@ pub async fn tell(binary: &Path, numbers: &[u8]) -> anyhow::Result<ExitCode> {
     for chapter in CHAPTERS.iter().filter(wanted) {
         eprintln!("{} {}", chapter.name, chapter.title);
         let folder = tempfile::tempdir()?;
-        let played = chapter.play(binary, folder.path()).await?;
+        let played = chapter.play(binary, folder.path(), &ground.renamed()).await?;
         let differences = played.books.differences(chapter.books);
         let counts = played.attempts().into_iter().chain(played.books.effects());
         let verdict = if differences.is_empty() { "as promised" } else { "WRONG" };

@@ -1,27 +1,35 @@
 //! One chapter while it is played: the stage, a shopper, and what was tried.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use onefold::messages::{Sending, Sink};
-use onefold_broker_http::{HttpSink, KeyForm, Secret};
+use onefold::messages::Sending;
 use tokio::time::{Instant, sleep};
 
-use crate::events::Event;
+use crate::events::{self, Event};
+use crate::ground::{Events, Ground};
 use crate::outside::Happened;
-use crate::stage::{Lines, Stage};
+use crate::stage::{Lines, Set, Stage};
 use crate::story::Books;
+use crate::story::ledgers::{Ledgers, Query};
 use crate::story::shopper::{Got, Shopper};
 
 /// How long a chapter may take to come to rest.
 const REST_WITHIN: Duration = Duration::from_secs(60);
 /// How often it is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The messages that were handled.
+const MARKS: Query = Query {
+    sqlite: "SELECT message FROM onefold_inbox WHERE state <> 0",
+    postgres: "SELECT convert_from(message, 'UTF8') FROM onefold.inbox WHERE state <> 0",
+};
 
 /// A chapter while it is played.
 pub(super) struct Play {
     pub(super) stage: Stage,
+    pub(super) ledgers: Ledgers,
     pub(super) shopper: Shopper,
     pub(super) submits: usize,
     /// Events that somebody outside of bfstore has sent.
@@ -42,10 +50,12 @@ pub struct Played {
 }
 
 impl Play {
-    pub(super) async fn start(binary: &Path, folder: &Path) -> anyhow::Result<Play> {
-        let stage = Stage::start(binary, folder, Lines::CanLose).await?;
+    pub(super) async fn start(binary: &Path, folder: &Path, ground: &Ground) -> anyhow::Result<Play> {
+        let set = Set { lines: Lines::CanLose, ground: ground.clone() };
+        let stage = Stage::start(binary, folder, set).await?;
+        let ledgers = Ledgers::of(&stage).await?;
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
-        Ok(Play { stage, shopper, submits: 0, sendings: 0, kills: 0 })
+        Ok(Play { stage, ledgers, shopper, submits: 0, sendings: 0, kills: 0 })
     }
 
     /// Presses the button of a checkout.
@@ -79,14 +89,17 @@ impl Play {
 
     /// The catalogue tells the storefront of a product.
     pub(super) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
-        let endpoint = format!("{}/events/catalogue", self.stage.url("storefront"));
-        let secret = Secret::new(self.stage.secret("catalogue"), KeyForm::Whsec)?;
+        let catalogue = self.stage.settings("catalogue", SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let event = Event::ProductChanged { product: "lamp".into(), cents, version };
         let message = event.to("storefront", id, "product-lamp", id).map_err(anyhow::Error::from_boxed)?;
-        let sending = HttpSink::new(&endpoint, vec![secret])?.send(&message).await;
+        let sending = events::sink(&catalogue, "storefront").await?.send(&message).await;
         self.sendings += 1;
-        ensure!(sending == Sending::Accepted, "the storefront did not take the event: {sending:?}");
-        Ok(())
+        ensure!(sending == Sending::Accepted, "the event was not taken: {sending:?}");
+        let handled = async |play: &Play| {
+            let marks = play.ledgers.ask("storefront", MARKS).await?;
+            Ok(marks.iter().any(|mark| mark == message.id.as_str()))
+        };
+        self.until("the storefront has handled the event", handled).await
     }
 
     pub(super) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
@@ -112,24 +125,29 @@ impl Play {
 
     /// Waits until nothing is on its way any more.
     pub(super) async fn rest(&self) -> anyhow::Result<()> {
-        self.until("everything has come to rest", async |play: &Play| Books::settled(play.stage.folder()))
-            .await
+        let by_broker = self.stage.ground().events != Events::Webhooks;
+        let rest = async |play: &Play| {
+            Ok((!by_broker || Books::handled(&play.ledgers).await?) && Books::settled(&play.ledgers).await?)
+        };
+        self.until("everything has come to rest", rest).await
     }
 
-    /// Reads the books, and ends every process.
+    /// Reads the books, ends every process, and clears the ground.
     pub(super) async fn end(self) -> anyhow::Result<Played> {
         let happened = self.shopper.happened().await?;
-        let books = Books::read(self.stage.folder(), &happened)?;
+        let books = Books::read(&self.ledgers, &happened).await?;
         let lost = ["storefront", "loyalty", "notification"].map(|name| self.stage.line(name).lost());
         let played = Played {
             books,
             submits: self.submits,
             kills: self.kills,
             lost: lost.iter().sum(),
-            sendings: self.sendings + Books::sendings(self.stage.folder())?,
+            sendings: self.sendings + Books::sendings(&self.ledgers).await?,
             happened,
         };
+        let ground = self.stage.ground().clone();
         self.stage.end().await;
+        ground.clear().await?;
         Ok(played)
     }
 }

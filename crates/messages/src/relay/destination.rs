@@ -25,9 +25,14 @@ pub struct Destination {
 impl Destination {
     /// With the defaults of [`crate::limits`].
     pub fn new(name: impl Into<String>, sink: impl Sink) -> Destination {
+        Destination::shared(name, Arc::new(sink))
+    }
+
+    /// The same, of a sink that is chosen when the program runs.
+    pub fn shared(name: impl Into<String>, sink: Arc<dyn Sink>) -> Destination {
         Destination {
             name: name.into(),
-            sink: Arc::new(sink),
+            sink,
             attempts: Some(ATTEMPTS),
             concurrency: CONCURRENCY,
             timeout: SENDING_TIMEOUT,
