@@ -20,8 +20,7 @@ use onefold::messages::{Destination, Message, Order, Sink};
 use onefold::nats::{self, NatsConsumer, NatsSink, async_nats};
 use onefold::rabbitmq::{self, Access, RabbitConsumer, RabbitSink};
 use onefold::{BoxError, Engine, Key};
-use onefold_broker_http::HttpSink;
-use onefold_webhooks::{Scheme, Source};
+use onefold::webhooks::{HttpSink, Scheme, Source};
 use serde::{Deserialize, Serialize};
 
 use crate::ground::Events;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use anyhow::Context;
 use onefold::nats::async_nats;
 use onefold::rabbitmq::lapin;
-use onefold_client::reqwest::Url;
+use onefold::client::reqwest::Url;
 use tokio_postgres::{Client, NoTls};
 
 use crate::events::{RECEIVERS, queue};

@@ -5,7 +5,7 @@
 use anyhow::Context;
 use bytes::Bytes;
 use http_body_util::Full;
-use onefold_client::{OperationKey, OperationLayer, OperationService, Profile};
+use onefold::client::{OperationKey, OperationLayer, OperationService, Profile};
 use tonic::body::Body;
 use tonic::transport::Channel;
 use tonic::{Request, Status};

@@ -11,7 +11,7 @@ use anyhow::Context;
 use axum::Router;
 use onefold::any::AnyStore;
 use onefold::{Keeper, Onefold};
-use onefold_webhooks::{KeyForm, Secret};
+use onefold::webhooks::{KeyForm, Secret};
 use tokio::net::TcpListener;
 
 use crate::ground::Events;

@@ -16,6 +16,7 @@ pub mod notify;
 mod operation;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+pub mod reconcile;
 mod reserved;
 mod resumable;
 mod sqlite;

@@ -64,9 +64,8 @@ const FOR_FACADE: &[&str] = &[
     "webhooks",
 ];
 
-/// The facade, and what it does not have yet.
-const FOR_BFSTORE: &[&str] =
-    &["onefold", "grpc", "client", "webhooks", "broker-http", "broker-smtp", "engine", "core"];
+/// Nothing beside the facade: what is awkward to use through it is mended there.
+const FOR_BFSTORE: &[&str] = &["onefold"];
 
 /// Each package, without its prefix, and what it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[

@@ -3,7 +3,7 @@
 
 use onefold::any::{AnyStore, AnyTx};
 use onefold::{BoxError, Verdict};
-use onefold_grpc::{Protection, Whose};
+use onefold::grpc::{Protection, Whose};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 

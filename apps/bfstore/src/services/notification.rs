@@ -10,10 +10,11 @@ use async_trait::async_trait;
 use onefold::BoxError;
 use onefold::any::AnyTx;
 use onefold::inbox::{Handled, Incoming};
+use onefold::mail::SmtpSink;
 use onefold::messages::Message;
 use onefold::notify::{Found, LookUp, Mail, Notify};
-use onefold_broker_smtp::SmtpSink;
-use onefold_client::{once_client, reqwest};
+use onefold::mail::SmtpSink;
+use onefold::client::{once_client, reqwest};
 
 use crate::events::{self, Event};
 use crate::service::{Database, Settings, serve};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onefold::any::{AnyError, AnyRow, AnyStore, AnyTx, ToValue};
 use onefold::{BoxError, Verdict};
-use onefold_grpc::{Protection, Whose};
+use onefold::grpc::{Protection, Whose};
 use tokio::sync::Notify;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use onefold::any::{AnyStore, AnyTx, ToValue};
 use onefold::{Onefold, Verdict};
-use onefold_engine::Registration;
-use onefold_grpc::{Protection, Whose};
+use onefold::reconcile::Registration;
+use onefold::grpc::{Protection, Whose};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 

@@ -11,7 +11,7 @@ use axum::{Json, Router};
 use onefold::any::{AnyError, AnyTx, ToValue};
 use onefold::inbox::{Handled, Incoming};
 use onefold::{Applied, BoxError};
-use onefold_client::OperationKey;
+use onefold::client::OperationKey;
 use serde::Deserialize;
 use serde_json::json;
 use tonic::{Code, Status};

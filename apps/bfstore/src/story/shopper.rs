@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use onefold_client::{once_client, reqwest};
+use onefold::client::{once_client, reqwest};
 use serde_json::Value;
 
 use crate::outside::{Fault, Happened};
