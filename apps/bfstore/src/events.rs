@@ -19,8 +19,8 @@ use onefold::inbox::{Consumer, Inbound, Receive, Settle};
 use onefold::messages::{Destination, Message, Order, Sink};
 use onefold::nats::{self, NatsConsumer, NatsSink, async_nats};
 use onefold::rabbitmq::{self, Access, RabbitConsumer, RabbitSink};
-use onefold::{BoxError, Engine, Key};
 use onefold::webhooks::{HttpSink, Scheme, Source};
+use onefold::{BoxError, Engine, Key};
 use serde::{Deserialize, Serialize};
 
 use crate::ground::Events;

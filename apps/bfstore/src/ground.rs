@@ -7,9 +7,9 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::Context;
+use onefold::client::reqwest::Url;
 use onefold::nats::async_nats;
 use onefold::rabbitmq::lapin;
-use onefold::client::reqwest::Url;
 use tokio_postgres::{Client, NoTls};
 
 use crate::events::{RECEIVERS, queue};
@@ -132,7 +132,11 @@ impl Ground {
         }
         if let Events::Nats(url) = &self.events {
             let subjects = vec![format!("{}.>", self.name)];
-            let stream = async_nats::jetstream::stream::Config { name: self.name.clone(), subjects, ..Default::default() };
+            let stream = async_nats::jetstream::stream::Config {
+                name: self.name.clone(),
+                subjects,
+                ..Default::default()
+            };
             async_nats::jetstream::new(async_nats::connect(url).await?).get_or_create_stream(stream).await?;
         }
         Ok(())
@@ -154,7 +158,8 @@ impl Ground {
                 jetstream.delete_stream(&self.name).await?;
             }
             Events::RabbitMq(url) => {
-                let connection = lapin::Connection::connect(url, lapin::ConnectionProperties::default()).await?;
+                let connection =
+                    lapin::Connection::connect(url, lapin::ConnectionProperties::default()).await?;
                 let channel = connection.create_channel().await?;
                 for (sender, receiver) in RECEIVERS {
                     let queue = queue(&self.name, sender, receiver);
@@ -169,7 +174,8 @@ impl Ground {
 
 /// A connection to a PostgreSQL server, or to one of its databases.
 pub async fn client(url: &str) -> anyhow::Result<Client> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.context("PostgreSQL does not answer")?;
+    let (client, connection) =
+        tokio_postgres::connect(url, NoTls).await.context("PostgreSQL does not answer")?;
     // It ends with the client.
     tokio::spawn(connection);
     Ok(client)

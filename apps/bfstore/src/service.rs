@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use onefold::any::AnyStore;
-use onefold::{Keeper, Onefold};
 use onefold::webhooks::{KeyForm, Secret};
+use onefold::{Keeper, Onefold};
 use tokio::net::TcpListener;
 
 use crate::ground::Events;

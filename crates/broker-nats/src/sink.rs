@@ -43,8 +43,7 @@ impl Sink for NatsSink {
             Ok(headers) => headers,
             Err(reason) => return Sending::Refused { reason },
         };
-        let address =
-            if message.address.is_empty() { &self.default_subject } else { &message.address };
+        let address = if message.address.is_empty() { &self.default_subject } else { &message.address };
         let subject = Subject::from(address.as_str());
         if !subject.is_valid() || address.contains(['*', '>']) {
             return Sending::Refused { reason: "the address is no subject to publish to".into() };

@@ -74,8 +74,7 @@ impl Sink for RabbitSink {
             Ok(properties) => properties,
             Err(reason) => return Sending::Refused { reason },
         };
-        let address =
-            if message.address.is_empty() { &self.default_routing_key } else { &message.address };
+        let address = if message.address.is_empty() { &self.default_routing_key } else { &message.address };
         let Ok(key) = ShortString::try_new(address.as_str()) else {
             return Sending::Refused { reason: "the address is longer than a routing key may be".into() };
         };

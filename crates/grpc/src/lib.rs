@@ -52,9 +52,9 @@
 //!
 //! *It does not* authenticate anybody, keep metadata of answers, or protect what a handler does outside of the closure.
 
+mod answer;
 #[cfg(feature = "postgres")]
 mod any;
-mod answer;
 mod codes;
 mod kept;
 mod meaning;

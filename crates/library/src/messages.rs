@@ -12,7 +12,8 @@ use std::sync::Arc;
 pub use async_trait::async_trait;
 pub use onefold_core::{OutboxEntry, OutboxState};
 pub use onefold_messages::{
-    ActError, ActOnOutgoing, Acted, Destination, IfLost, Message, Messages, Order, Relay, Sending, Sink, Which,
+    ActError, ActOnOutgoing, Acted, Destination, IfLost, Message, Messages, Order, Relay, Sending, Sink,
+    Which,
 };
 pub use onefold_store::{OutboxQuery, OutboxStore, Redrive};
 

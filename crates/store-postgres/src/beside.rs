@@ -32,7 +32,11 @@ impl PostgresStore {
     }
 
     /// All rows of a query. Otherwise as [`execute`](PostgresStore::execute).
-    pub async fn query(&self, sql: &str, params: &[(&(dyn ToSql + Sync), Type)]) -> Result<Vec<Row>, TxError> {
+    pub async fn query(
+        &self,
+        sql: &str,
+        params: &[(&(dyn ToSql + Sync), Type)],
+    ) -> Result<Vec<Row>, TxError> {
         refuse(sql)?;
         let mut reruns = 0;
         loop {

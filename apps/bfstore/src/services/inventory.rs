@@ -2,8 +2,8 @@
 //! record of the answer.
 
 use onefold::any::{AnyStore, AnyTx};
-use onefold::{BoxError, Verdict};
 use onefold::grpc::{Protection, Whose};
+use onefold::{BoxError, Verdict};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 

@@ -9,12 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold::BoxError;
 use onefold::any::AnyTx;
+use onefold::client::{once_client, reqwest};
 use onefold::inbox::{Handled, Incoming};
 use onefold::mail::SmtpSink;
 use onefold::messages::Message;
 use onefold::notify::{Found, LookUp, Mail, Notify};
-use onefold::mail::SmtpSink;
-use onefold::client::{once_client, reqwest};
 
 use crate::events::{self, Event};
 use crate::service::{Database, Settings, serve};

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use onefold::any::{AnyError, AnyRow, AnyStore, AnyTx, ToValue};
-use onefold::{BoxError, Verdict};
 use onefold::grpc::{Protection, Whose};
+use onefold::{BoxError, Verdict};
 use tokio::sync::Notify;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
@@ -66,8 +66,8 @@ impl Orders for Service {
     async fn put_basket(&self, request: Request<Basket>) -> Result<Response<Basket>, Status> {
         let basket = request.into_inner();
         let Basket { basket_id, product, quantity, cents } = &basket;
-        let put = self.database.onefold.execute(PUT_BASKET, &[basket_id, product, quantity, cents]);
-        put.await.map_err(unavailable)?;
+        let row: [&dyn ToValue; 4] = [basket_id, product, quantity, cents];
+        self.database.onefold.execute(PUT_BASKET, &row).await.map_err(unavailable)?;
         Ok(Response::new(basket))
     }
 

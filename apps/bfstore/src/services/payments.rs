@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold::any::{AnyStore, AnyTx, ToValue};
-use onefold::{Onefold, Verdict};
-use onefold::reconcile::Registration;
 use onefold::grpc::{Protection, Whose};
+use onefold::reconcile::Registration;
+use onefold::{Onefold, Verdict};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
@@ -79,7 +79,8 @@ impl Service {
             &receipt.charge,
         );
         let noted = self.onefold.atomic(call.map_err(failed)?, async move |tx: &mut AnyTx| {
-            let row: [&dyn ToValue; 5] = [&payment_attempt_id, &order_id, &customer_id, &cents, &receipt.charge];
+            let row: [&dyn ToValue; 5] =
+                [&payment_attempt_id, &order_id, &customer_id, &cents, &receipt.charge];
             tx.execute(NOTE, &row).await?;
             let event = Event::PaymentCaptured { order_id, customer_id: customer_id.clone(), cents };
             let (id, about) = (format!("order-{order_id}/captured"), format!("order-{order_id}"));

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use axum::extract::{Path, Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use onefold::any::{AnyError, AnyTx, ToValue};
+use onefold::client::OperationKey;
 use onefold::inbox::{Handled, Incoming};
 use onefold::{Applied, BoxError};
-use onefold::client::OperationKey;
 use serde::Deserialize;
 use serde_json::json;
 use tonic::{Code, Status};
@@ -90,32 +90,44 @@ async fn begin(State(service): State<Service>, Query(wish): Query<Wish>) -> Resu
     }
 }
 
+/// The page of a checkout, with its order, if there is one.
 async fn page(
-    State(service): State<Service>,
+    State(mut service): State<Service>,
     Path(checkout_id): Path<String>,
 ) -> Result<Html<String>, Refused> {
-    let Checkout { basket, .. } = service.checkout(checkout_id).await?;
-    let wish = format!(
-        "{} × {}, {}.{:02} EUR each",
-        basket.quantity,
-        basket.product,
-        basket.cents / 100,
-        basket.cents % 100
-    );
-    Ok(Html(PAGE.replace("{{wish}}", &escaped(&wish))))
+    let Checkout { basket, .. } = service.checkout(checkout_id.clone()).await?;
+    // Without an answer the page is shown all the same.
+    let found = service.orders.find(FindOrderRequest { checkout_id }).await.ok();
+    let (status, told) =
+        found.map(|found| (found.get_ref().status.clone(), told(found.get_ref()))).unwrap_or_default();
+    let filled = [
+        ("{{wish}}", format!("{} × {}", basket.quantity, basket.product)),
+        ("{{each}}", euros(basket.cents)),
+        ("{{total}}", euros(basket.cents * i64::from(basket.quantity))),
+        ("{{status}}", status),
+        ("{{told}}", told),
+    ];
+    let page = filled.iter().fold(PAGE.to_owned(), |page, (place, text)| page.replace(place, &escaped(text)));
+    Ok(Html(page))
 }
 
 /// The button. Pressed twice, or pressed again because no answer came, it asks for one order.
 async fn buy(
     State(mut service): State<Service>,
     Path(checkout_id): Path<String>,
-) -> Result<Json<serde_json::Value>, Refused> {
+    headers: HeaderMap,
+) -> Result<Response, Refused> {
     let Checkout { basket, customer_id } = service.checkout(checkout_id.clone()).await?;
     let basket_id = basket.basket_id.clone();
     service.orders.put_basket(basket).await?;
     let asked = PlaceOrderRequest { checkout_id: checkout_id.clone(), basket_id, customer_id };
     let placed = service.orders.place(rpc::under(&checkout_id, asked)?).await?;
-    Ok(shown(placed.get_ref()))
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if accept.contains("text/html") {
+        // A form that was sent without the page's script: its page shows the order, and reloading that sends nothing.
+        return Ok(Redirect::to(&format!("/checkouts/{checkout_id}")).into_response());
+    }
+    Ok(shown(placed.get_ref()).into_response())
 }
 
 async fn order(
@@ -126,7 +138,24 @@ async fn order(
 }
 
 fn shown(order: &Order) -> Json<serde_json::Value> {
-    Json(json!({ "order_id": order.order_id, "status": order.status, "cents": order.cents }))
+    let told = told(order);
+    Json(json!({ "order_id": order.order_id, "status": order.status, "cents": order.cents, "told": told }))
+}
+
+/// Where an order stands, for whoever has ordered.
+fn told(order: &Order) -> String {
+    let says = match order.status.as_str() {
+        "placed" => "placed. We are reserving and charging; this page says when it is done.",
+        "confirmed" => "confirmed. A mail that says so is on its way.",
+        "sold_out" => "sold out. Nothing was charged.",
+        "unpaid" => "the payment was refused. Nothing was charged.",
+        other => other,
+    };
+    format!("Order {}: {says}", order.order_id)
+}
+
+fn euros(cents: i64) -> String {
+    format!("€{}.{:02}", cents / 100, cents % 100)
 }
 
 impl Service {
@@ -186,5 +215,5 @@ impl IntoResponse for Refused {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -23,6 +23,7 @@ pub struct Line {
 #[derive(Debug, Default)]
 struct Answers {
     to_lose: AtomicUsize,
+    loses_all: AtomicBool,
     lost: AtomicUsize,
     silent_behind: Mutex<Option<&'static [u8]>>,
     silent: AtomicBool,
@@ -54,6 +55,11 @@ impl Line {
         self.answers.to_lose.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// No answer will arrive until the line is mended.
+    pub fn lose_answers(&self) {
+        self.answers.loses_all.store(true, Ordering::SeqCst);
+    }
+
     /// Behind the next message that holds `what`, nothing is carried to the broker any more.
     pub fn fall_silent_behind(&self, what: &'static [u8]) {
         *self.answers.silent_behind.lock() = Some(what);
@@ -62,6 +68,7 @@ impl Line {
     /// Carries everything again.
     pub fn mend(&self) {
         self.answers.silent.store(false, Ordering::SeqCst);
+        self.answers.loses_all.store(false, Ordering::SeqCst);
     }
 
     /// How many have not arrived.
@@ -125,7 +132,8 @@ impl Answers {
 
     fn loses_one(&self) -> bool {
         let one_less = |left: usize| left.checked_sub(1);
-        let loses = self.to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
+        let loses = self.loses_all.load(Ordering::SeqCst)
+            || self.to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less).is_ok();
         if loses {
             self.lost.fetch_add(1, Ordering::SeqCst);
         }

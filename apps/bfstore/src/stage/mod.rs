@@ -189,7 +189,8 @@ impl Stage {
         }
         let listen = listen.to_string();
         let args = ["service", name, "--database", &database, "--events", &events, "--place", &place];
-        let mut args: Vec<String> = args.into_iter().chain(["--listen", &listen]).map(str::to_owned).collect();
+        let mut args: Vec<String> =
+            args.into_iter().chain(["--listen", &listen]).map(str::to_owned).collect();
         args.extend(peers.iter().map(|(peer, url)| format!("--peer={peer}={url}")));
         let (child, [address]) = self.part(name, args)?.start().await?;
         self.running.insert(name.into(), child);
@@ -202,7 +203,10 @@ impl Stage {
         if !RECEIVERS.iter().any(|(sender, receiver)| *receiver == name && *sender != "catalogue") {
             return Ok(None);
         }
-        let host = (broker.host_str().context("a broker has a host")?, broker.port().context("a broker has a port")?);
+        let host = (
+            broker.host_str().context("a broker has a host")?,
+            broker.port().context("a broker has a port")?,
+        );
         Ok(Some(lookup_host(host).await?.next().context("the broker is nowhere")?))
     }
 

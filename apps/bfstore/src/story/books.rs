@@ -132,7 +132,8 @@ const TAKEN: Query = Query {
 /// Events that a receiver is done with.
 const DONE: Query = Query {
     sqlite: "SELECT source, count(*) FROM onefold_inbox WHERE state <> 0 AND round = 0 GROUP BY 1",
-    postgres: "SELECT convert_from(source, 'UTF8'), count(*) FROM onefold.inbox WHERE state <> 0 AND round = 0
+    postgres:
+        "SELECT convert_from(source, 'UTF8'), count(*) FROM onefold.inbox WHERE state <> 0 AND round = 0
         GROUP BY 1",
 };
 

@@ -79,7 +79,8 @@ impl Ledgers {
                 let answers = client.simple_query(query.postgres).await?;
                 let lines = answers.iter().filter_map(|answer| match answer {
                     SimpleQueryMessage::Row(row) => {
-                        let cells: Vec<&str> = (0..row.len()).map(|at| row.get(at).unwrap_or("NULL")).collect();
+                        let cells: Vec<&str> =
+                            (0..row.len()).map(|at| row.get(at).unwrap_or("NULL")).collect();
                         Some(cells.join(" "))
                     }
                     _ => None,

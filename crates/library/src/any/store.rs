@@ -7,10 +7,11 @@ use onefold_core::{
     Act, Counters, Event, IdentityKey, InboxEntry, Kept, Key, Message, OperationId, OutboxEntry, Permit,
 };
 use onefold_store::{
-    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, ConsumeStore, Consumed, DeliveryCounts, Entry,
-    Failure, FinishedStep, Hint, InboxPage, InboxQuery, InboxStore, InboxSurvey, KeptMessage, Mark, NewPermit,
-    OperationStore, OutboxPage, OutboxQuery, OutboxStore, OutboxSurvey, Page, ProbeTurn, Query, Read,
-    Redriving, Settlement, StepPut, StepStore, StoreError, Survey, Swept, Take, TakeProbes, Taken, Versioned,
+    Advance, Advanced, AtomicStore, Atomically, Claim, Claimed, ConsumeStore, Consumed, DeliveryCounts,
+    Entry, Failure, FinishedStep, Hint, InboxPage, InboxQuery, InboxStore, InboxSurvey, KeptMessage, Mark,
+    NewPermit, OperationStore, OutboxPage, OutboxQuery, OutboxStore, OutboxSurvey, Page, ProbeTurn, Query,
+    Read, Redriving, Settlement, StepPut, StepStore, StoreError, Survey, Swept, Take, TakeProbes, Taken,
+    Versioned,
 };
 use onefold_store_postgres::PostgresStore;
 use onefold_store_sqlite::SqliteStore;

@@ -115,7 +115,11 @@ impl AnyTx {
     }
 
     /// The first row of a query, if it has one.
-    pub async fn query_opt(&mut self, sql: &str, params: &[&dyn ToValue]) -> Result<Option<AnyRow>, AnyError> {
+    pub async fn query_opt(
+        &mut self,
+        sql: &str,
+        params: &[&dyn ToValue],
+    ) -> Result<Option<AnyRow>, AnyError> {
         Ok(self.query(sql, params).await?.into_iter().next())
     }
 

@@ -151,7 +151,8 @@ impl AnyRow {
 
     pub(super) fn of_postgres(row: &tokio_postgres::Row) -> Result<AnyRow, AnyError> {
         let value = |(at, column): (usize, &tokio_postgres::Column)| {
-            let unread = || AnyError::Unread { column: column.name().to_owned(), kind: column.type_().to_string() };
+            let unread =
+                || AnyError::Unread { column: column.name().to_owned(), kind: column.type_().to_string() };
             read(row, at, column.type_()).ok_or_else(unread)
         };
         row.columns().iter().enumerate().map(value).collect::<Result<_, _>>().map(AnyRow)
@@ -161,10 +162,16 @@ impl AnyRow {
 fn read(row: &tokio_postgres::Row, at: usize, of: &Type) -> Option<Value> {
     let (value, kind) = match *of {
         Type::BOOL => (row.try_get::<_, Option<bool>>(at).ok()?.map(Value::Bool), Kind::Bool),
-        Type::INT2 => (row.try_get::<_, Option<i16>>(at).ok()?.map(|value| Value::Integer(value.into())), Kind::Integer),
-        Type::INT4 => (row.try_get::<_, Option<i32>>(at).ok()?.map(|value| Value::Integer(value.into())), Kind::Integer),
+        Type::INT2 => {
+            (row.try_get::<_, Option<i16>>(at).ok()?.map(|value| Value::Integer(value.into())), Kind::Integer)
+        }
+        Type::INT4 => {
+            (row.try_get::<_, Option<i32>>(at).ok()?.map(|value| Value::Integer(value.into())), Kind::Integer)
+        }
         Type::INT8 => (row.try_get::<_, Option<i64>>(at).ok()?.map(Value::Integer), Kind::Integer),
-        Type::FLOAT4 => (row.try_get::<_, Option<f32>>(at).ok()?.map(|value| Value::Real(value.into())), Kind::Real),
+        Type::FLOAT4 => {
+            (row.try_get::<_, Option<f32>>(at).ok()?.map(|value| Value::Real(value.into())), Kind::Real)
+        }
         Type::FLOAT8 => (row.try_get::<_, Option<f64>>(at).ok()?.map(Value::Real), Kind::Real),
         Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME => {
             (row.try_get::<_, Option<String>>(at).ok()?.map(Value::Text), Kind::Text)

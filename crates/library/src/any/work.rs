@@ -129,7 +129,10 @@ pub(super) fn changed(statement: &mut rusqlite::Statement<'_>, params: &[Value])
 }
 
 /// All rows of a query on SQLite.
-pub(super) fn rows(statement: &mut rusqlite::Statement<'_>, params: &[Value]) -> rusqlite::Result<Vec<AnyRow>> {
+pub(super) fn rows(
+    statement: &mut rusqlite::Statement<'_>,
+    params: &[Value],
+) -> rusqlite::Result<Vec<AnyRow>> {
     bind(statement, params)?;
     let columns = statement.column_count();
     statement.raw_query().mapped(|row| AnyRow::of_sqlite(row, columns)).collect()
