@@ -7,6 +7,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -15,13 +16,14 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use onefold::any::AnyStore;
-use onefold::inbox::{Consumer, Inbound, Receive, Settle};
+use onefold::inbox::{Consumer, Inbound, Receive, Rerun, Settle};
 use onefold::messages::{Destination, Message, Order, Sink};
 use onefold::nats::{self, NatsConsumer, NatsSink, async_nats};
 use onefold::rabbitmq::{self, Access, RabbitConsumer, RabbitSink};
 use onefold::webhooks::{HttpSink, Scheme, Source};
 use onefold::{BoxError, Engine, Key};
 use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
 
 use crate::ground::Events;
 use crate::service::Settings;
@@ -34,7 +36,9 @@ pub const RECEIVERS: [(&str, &str); 4] = [
     ("catalogue", "storefront"),
 ];
 /// How old a signed time may be.
-const TOLERANCE: std::time::Duration = std::time::Duration::from_secs(300);
+const TOLERANCE: Duration = Duration::from_secs(300);
+/// After an error of the store, before it is asked again.
+const RERUN_PAUSE: Duration = Duration::from_secs(1);
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,6 +188,19 @@ fn webhooks(
     };
     let receiving = Arc::new(Receiving { engine: engine.clone(), sender, source, consumer });
     Ok(Router::new().route(&format!("/events/{sender}"), post(take)).with_state(receiving))
+}
+
+/// Handles again, from kept bodies, what permits let through to this build: once for each permit, however often it is
+/// asked.
+pub async fn rerun(consumer: Consumer<AnyStore>) {
+    loop {
+        match consumer.rerun().await {
+            Ok(rerun) if rerun == Rerun::default() => return,
+            Ok(rerun) => return tracing::info!(?rerun, "handled again, as permitted"),
+            Err(error) => tracing::warn!(%error, "what is permitted could not be handled again"),
+        }
+        sleep(RERUN_PAUSE).await;
+    }
 }
 
 async fn take(State(receiving): State<Arc<Receiving>>, headers: HeaderMap, body: Bytes) -> Response {

@@ -5,6 +5,7 @@
 //! wrong in the field and compares every database, and the outside world, with what should have come of it. To protect a
 //! service of your own, read one of [`services`]; `docs/bfstore.md` says where each protection is.
 
+pub mod check;
 pub mod contracts;
 pub mod events;
 pub mod ground;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 use bfstore::ground::{Databases, Events, Ground};
 use bfstore::service::Settings;
 use bfstore::stage::{Lines, Set, Stage};
-use bfstore::{SECRETS_VARIABLE, contracts, outside, services, story};
+use bfstore::{SECRETS_VARIABLE, check, contracts, outside, services, story};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -38,6 +39,12 @@ enum Command {
         #[command(flatten)]
         on: On,
     },
+    /// Compare marks with effects, and name each mark whose effect is not there; exit code 1 if there is one
+    Check {
+        /// Where the databases are
+        #[arg(long)]
+        folder: PathBuf,
+    },
     /// Print what each operation promises
     Contracts,
     /// One of the services
@@ -55,6 +62,12 @@ enum Command {
         /// NAME=URL
         #[arg(long, value_parser = peer)]
         peer: Vec<(String, String)>,
+        /// Seconds for which finished operations and handled messages are known; otherwise as their contracts say
+        #[arg(long)]
+        retention: Option<u64>,
+        /// The build of the handlers of messages
+        #[arg(long, default_value = env!("CARGO_PKG_VERSION"))]
+        build: String,
     },
     /// The payment provider and the mail server
     #[command(hide = true)]
@@ -100,12 +113,14 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Story { chapter, on } => {
             return story::tell(&std::env::current_exe()?, &on.ground(), &chapter).await;
         }
+        Command::Check { folder } => return check::tell(&folder),
         Command::Contracts => print!("{}", contracts::printed()),
-        Command::Service { name, database, events, place, listen, peer } => {
+        Command::Service { name, database, events, place, listen, peer, retention, build } => {
             let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;
             let secrets: BTreeMap<String, String> = serde_json::from_str(&secrets)?;
-            let peers = peer.into_iter().collect();
-            let settings = Settings { name, database, events, place, listen, peers, secrets };
+            let (peers, retention) = (peer.into_iter().collect(), retention.map(Duration::from_secs));
+            let settings =
+                Settings { name, database, events, place, listen, peers, secrets, retention, build };
             services::run(&settings).await?;
         }
         Command::Outside { listen } => outside::run(listen).await?,

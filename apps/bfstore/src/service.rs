@@ -10,12 +10,13 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Router;
 use onefold::any::AnyStore;
+use onefold::inbox::InboxSettings;
 use onefold::webhooks::{KeyForm, Secret};
-use onefold::{Keeper, Onefold};
+use onefold::{Keeper, Onefold, Retention};
 use tokio::net::TcpListener;
 
 use crate::ground::Events;
-use crate::parent;
+use crate::{parent, rpc};
 
 /// How often expired records are swept.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
@@ -39,6 +40,10 @@ pub struct Settings {
     pub peers: BTreeMap<String, String>,
     /// The secrets with which events are signed, by their senders' names.
     pub secrets: BTreeMap<String, String>,
+    /// How long finished operations and handled messages are known, where it is not as long as their contracts say.
+    pub retention: Option<Duration>,
+    /// The build of the handlers of messages.
+    pub build: String,
 }
 
 impl Settings {
@@ -53,6 +58,18 @@ impl Settings {
     pub fn secret(&self, sender: &str) -> anyhow::Result<Secret> {
         let text = self.secrets.get(sender).with_context(|| format!("there is no secret of {sender}"))?;
         Ok(Secret::new(text, KeyForm::Whsec)?)
+    }
+
+    /// A consumer of this name. The bodies of its messages are kept, so that another build can handle them again where
+    /// that is permitted.
+    pub fn inbox(&self, consumer: &str) -> InboxSettings {
+        let settings = InboxSettings::new(consumer);
+        let retention = self.retention.map_or(settings.retention, Retention::For);
+        InboxSettings { build: self.build.clone(), keep_bodies: true, retention, ..settings }
+    }
+
+    fn sweep_every(&self) -> Duration {
+        self.retention.map_or(SWEEP_EVERY, |retention| retention.min(SWEEP_EVERY))
     }
 }
 
@@ -69,7 +86,8 @@ impl Database {
     pub async fn open(settings: &Settings, tables: &str) -> anyhow::Result<Database> {
         let onefold = Onefold::any(&settings.database).await?;
         onefold.execute_batch(tables).await?;
-        let keepers = (onefold.keep(SWEEP_EVERY), onefold.keep_messages(SWEEP_EVERY, SENT_KEPT));
+        let every = settings.sweep_every();
+        let keepers = (onefold.keep(every), onefold.keep_messages(every, SENT_KEPT));
         Ok(Database { onefold, _keepers: Arc::new(keepers) })
     }
 }
@@ -79,7 +97,7 @@ pub async fn serve(listen: SocketAddr, router: Router) -> anyhow::Result<()> {
     let listener = TcpListener::bind(listen).await.context("the service cannot listen")?;
     println!("listening on http://{}", listener.local_addr()?);
     tokio::select! {
-        ended = axum::serve(listener, router).into_future() => Ok(ended?),
+        ended = axum::serve(listener, router.merge(rpc::destinations())).into_future() => Ok(ended?),
         () = parent::gone() => Ok(()),
     }
 }

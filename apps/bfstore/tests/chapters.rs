@@ -1,8 +1,9 @@
 //! Every chapter of the story, as a test: what is in every database and in the outside world afterwards is what should be
-//! there, and nothing else. Each is played on SQLite with webhooks, on PostgreSQL with NATS, and on PostgreSQL with
-//! RabbitMQ; servers that are missing here are skipped.
+//! there, and nothing else. Each is played on SQLite with webhooks, and those that reach into no file on PostgreSQL with
+//! NATS and with RabbitMQ as well; servers that are missing here are skipped.
 
 use std::path::Path;
+use std::time::Duration;
 
 use bfstore::ground::{Databases, Events, Ground};
 use bfstore::story::CHAPTERS;
@@ -12,7 +13,8 @@ async fn play(name: &str, ground: &Ground) {
     let chapter = CHAPTERS.iter().find(|chapter| chapter.name == name).expect("there is such a chapter");
     let folder = tempfile::tempdir().unwrap();
     let ground = ground.renamed();
-    let played = chapter.play(Path::new(env!("CARGO_BIN_EXE_bfstore")), folder.path(), &ground).await;
+    let binary = Path::new(env!("CARGO_BIN_EXE_bfstore"));
+    let played = chapter.play(binary, folder.path(), &ground, Duration::ZERO).await;
     let played = played.unwrap_or_else(|error| {
         // What the services had to say is the only trace of what went wrong.
         panic!("{error:#}; the files are in {}, the rest is {ground:?}", folder.keep().display())
@@ -80,4 +82,35 @@ chapters! {
     c06_event_whose_consumer_was_killed_is_one_award: "6";
     c07_two_events_and_a_lost_answer_are_one_mail: "7";
     c08_stale_product_event_changes_nothing: "8";
+    c11_later_checkout_of_the_same_basket_is_another_order: "11";
+}
+
+#[tokio::test]
+async fn c09_permitted_build_repairs_what_is_damaged_and_nothing_else() {
+    play("9", &Ground::plain()).await;
+}
+
+#[tokio::test]
+async fn c10_dead_letter_that_nobody_remembers_is_refused_without_a_permit() {
+    play("10", &Ground::plain()).await;
+}
+
+#[tokio::test]
+async fn c12_expired_key_is_refused_and_the_order_protects_without_a_record() {
+    play("12", &Ground::plain()).await;
+}
+
+#[tokio::test]
+async fn c13_payment_that_is_down_is_not_overrun_and_everything_settles() {
+    play("13", &Ground::plain()).await;
+}
+
+#[tokio::test]
+async fn c14_locked_databases_are_asked_again_and_nothing_outside_is_repeated() {
+    play("14", &Ground::plain()).await;
+}
+
+#[tokio::test]
+async fn c15_mark_without_its_effect_is_found_and_named() {
+    play("15", &Ground::plain()).await;
 }

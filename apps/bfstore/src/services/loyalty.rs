@@ -17,21 +17,30 @@ const AWARD: &str = "INSERT INTO points VALUES ($1, $2)
     ON CONFLICT (customer_id) DO UPDATE SET points = points.points + excluded.points";
 /// A point for each euro.
 const CENTS_PER_POINT: i64 = 100;
+/// A build with a bug, which the story repairs: it gives nothing for orders of this much and more.
+const DAMAGED_BUILD: (&str, i64) = ("41", 10_000);
 
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES).await?;
-    let consumer = database.onefold.inbox("loyalty").consumer(handle);
+    let build = settings.build.clone();
+    let inbox = database.onefold.inbox(settings.inbox("loyalty"));
+    let consumer = inbox
+        .consumer(async move |tx: &mut AnyTx, message: Arc<Incoming>| handle(tx, &message, &build).await);
+    tokio::spawn(events::rerun(consumer.clone()));
     let events = events::receive(settings, database.onefold.engine(), "order", consumer).await?;
     serve(settings.listen, events).await
 }
 
 /// What this writes and the mark of the message are one commit.
-async fn handle(tx: &mut AnyTx, message: Arc<Incoming>) -> Result<Handled, BoxError> {
+async fn handle(tx: &mut AnyTx, message: &Incoming, build: &str) -> Result<Handled, BoxError> {
     let Event::OrderConfirmed { order_id, customer_id, cents } = serde_json::from_slice(&message.body)?
     else {
         return Ok(Handled::rejected("not an event for loyalty"));
     };
+    if build == DAMAGED_BUILD.0 && cents >= DAMAGED_BUILD.1 {
+        return Ok(Handled::Done);
+    }
     if tx.effect(&format!("order-{order_id}/POINTS")).await? {
         tx.execute(AWARD, &[&customer_id, &(cents / CENTS_PER_POINT)]).await?;
     }

@@ -40,7 +40,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
         Archive { http: once_client(|ours| ours)?, url: format!("{}/mails", settings.peer("outside")?) };
     let _relay = onefold.relay(vec![mails.destination("mail").look_up(archive, LOOK_UP_EVERY)]);
 
-    let consumer = || onefold.inbox("notification").consumer(handle);
+    let consumer = || onefold.inbox(settings.inbox("notification")).consumer(handle);
     let of_order = events::receive(settings, onefold.engine(), "order", consumer()).await?;
     let of_payment = events::receive(settings, onefold.engine(), "payment", consumer()).await?;
     serve(settings.listen, of_order.merge(of_payment)).await

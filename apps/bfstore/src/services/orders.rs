@@ -45,13 +45,10 @@ struct Service {
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES).await?;
+    let place = contracts::place_order();
+    let place = settings.retention.map_or(place.clone(), |retention| place.retention(retention));
     // The storefront alone makes checkout ids, and makes each once, so all of them are one scope.
-    let place = Protection::new(
-        &database.onefold,
-        contracts::place_order(),
-        "/bfstore.v1.Orders/Place",
-        Whose::shared(),
-    );
+    let place = Protection::new(&database.onefold, place, "/bfstore.v1.Orders/Place", Whose::shared());
     let notification = events::destination(settings, "notification").await?;
     let loyalty = events::destination(settings, "loyalty").await?;
     let _relay = database.onefold.relay(vec![notification, loyalty]);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use onefold::any::{AnyError, AnyTx, ToValue};
 use onefold::client::OperationKey;
@@ -30,6 +30,8 @@ INSERT INTO prices VALUES ('lamp', 2500, 0), ('chair', 9900, 0) ON CONFLICT DO N
 ";
 const BEGIN: &str =
     "INSERT INTO checkouts SELECT $1, $2, $3, product, $5, cents FROM prices WHERE product = $4";
+const AGAIN: &str = "INSERT INTO checkouts SELECT $1, basket_id, customer_id, product, quantity, prices.cents
+    FROM checkouts JOIN prices USING (product) WHERE checkout_id = $2";
 const CHECKOUT: &str =
     "SELECT basket_id, customer_id, product, quantity, cents FROM checkouts WHERE checkout_id = $1";
 const PRICE: &str = "INSERT INTO prices VALUES ($1, $2, $3)
@@ -66,12 +68,13 @@ struct Checkout {
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES).await?;
-    let consumer = database.onefold.inbox("storefront").consumer(handle);
+    let consumer = database.onefold.inbox(settings.inbox("storefront")).consumer(handle);
     let products = events::receive(settings, database.onefold.engine(), "catalogue", consumer).await?;
     let orders = OrdersClient::new(rpc::peer(settings.peer("order")?)?);
     let pages = Router::new()
         .route("/", get(begin))
         .route("/checkouts/{checkout_id}", get(page).post(buy))
+        .route("/checkouts/{checkout_id}/again", post(again))
         .route("/checkouts/{checkout_id}/order", get(order))
         .with_state(Service { database, orders });
     serve(settings.listen, pages.merge(products)).await
@@ -86,6 +89,16 @@ async fn begin(State(service): State<Service>, Query(wish): Query<Wish>) -> Resu
     let row: [&dyn ToValue; 5] = [&checkout_id, &basket_id, &customer_id, &product, &quantity];
     match service.database.onefold.execute(BEGIN, &row).await? {
         0 => Err(Status::not_found("there is no such product").into()),
+        _ => Ok(Redirect::to(&location)),
+    }
+}
+
+/// Another checkout of the same basket: somebody wants it once more, so it is another intention with a key of its own.
+async fn again(State(service): State<Service>, Path(earlier): Path<String>) -> Result<Redirect, Refused> {
+    let checkout_id = OperationKey::generate().as_str().to_owned();
+    let location = format!("/checkouts/{checkout_id}");
+    match service.database.onefold.execute(AGAIN, &[&checkout_id, &earlier]).await? {
+        0 => Err(Status::not_found("there is no such checkout").into()),
         _ => Ok(Redirect::to(&location)),
     }
 }

@@ -62,6 +62,7 @@ pub struct Stage {
     // Dropped in order of names: nobody depends on the order of ending.
     running: BTreeMap<String, Child>,
     addresses: BTreeMap<String, SocketAddr>,
+    flags: BTreeMap<String, Vec<String>>,
 }
 
 impl Stage {
@@ -79,6 +80,7 @@ impl Stage {
             lines: BTreeMap::new(),
             running: BTreeMap::new(),
             addresses: BTreeMap::new(),
+            flags: BTreeMap::new(),
         };
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let outside = vec!["outside".into(), "--listen".into(), free.to_string()];
@@ -120,6 +122,11 @@ impl Stage {
         Ok(())
     }
 
+    /// Settings with which it is started from now on, such as `--build=41`.
+    pub fn set(&mut self, name: &str, settings: &[&str]) {
+        self.flags.insert(name.into(), settings.iter().map(|&setting| setting.into()).collect());
+    }
+
     /// Where others reach it.
     pub fn url(&self, name: &str) -> &str {
         &self.urls[name]
@@ -135,6 +142,8 @@ impl Stage {
             listen,
             peers: self.urls.clone(),
             secrets: self.secrets.clone(),
+            retention: None,
+            build: String::new(),
         })
     }
 
@@ -192,6 +201,7 @@ impl Stage {
         let mut args: Vec<String> =
             args.into_iter().chain(["--listen", &listen]).map(str::to_owned).collect();
         args.extend(peers.iter().map(|(peer, url)| format!("--peer={peer}={url}")));
+        args.extend(self.flags.get(name).into_iter().flatten().cloned());
         let (child, [address]) = self.part(name, args)?.start().await?;
         self.running.insert(name.into(), child);
         Ok(address)

@@ -1,6 +1,6 @@
 //! What is there in the end: every table of every database, and everything that happened outside, as lines of text.
 //!
-//! Left out are times and ids that dice have made. The layer's own records are there too: operations, messages in and out,
+//! Left out are times, ids that dice have made, and how often a workflow was interrupted. The layer's own records are there too: operations, messages in and out,
 //! effects and versions.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ const OWN: &[(&str, &str, &str)] = &[
     ),
     ("inventory", "stock", "SELECT product, available FROM stock"),
     ("inventory", "reservations", "SELECT order_id, product, quantity FROM reservations"),
-    ("payment", "captures", "SELECT order_id, customer_id, cents, charge FROM captures"),
+    ("payment", "captures", "SELECT order_id, customer_id, cents FROM captures"),
     ("notification", "requests", "SELECT order_id, count(*), sum(made) FROM requests GROUP BY 1"),
     ("loyalty", "points", "SELECT customer_id, points FROM points"),
 ];
@@ -70,10 +70,29 @@ const LAYER: &[(&str, Query)] = &[
         Query {
             sqlite: "SELECT CASE kind WHEN 0 THEN 'unknown' WHEN 3 THEN 'late_success' WHEN 4 THEN 'happened'
                 WHEN 5 THEN 'did_not_happen' ELSE 'other' END, count(*)
-                FROM onefold_events WHERE kind <> 6 GROUP BY 1",
+                FROM onefold_events JOIN onefold_operations ON onefold_operations.seq = onefold_events.operation
+                WHERE kind <> 6 AND onefold_operations.operation <> 'FulfilOrder' GROUP BY 1",
             postgres: "SELECT CASE kind WHEN 0 THEN 'unknown' WHEN 3 THEN 'late_success' WHEN 4 THEN 'happened'
                 WHEN 5 THEN 'did_not_happen' ELSE 'other' END, count(*)
-                FROM onefold.events WHERE kind <> 6 GROUP BY 1",
+                FROM onefold.events JOIN onefold.operations USING (id)
+                WHERE kind <> 6 AND operation <> 'FulfilOrder' GROUP BY 1",
+        },
+    ),
+    (
+        "again",
+        Query {
+            sqlite: "SELECT source, CASE state WHEN 1 THEN 'processed' ELSE 'other' END, 'by', handler, count(*)
+                FROM onefold_inbox WHERE round > 0 GROUP BY 1, 2, 4",
+            postgres: "SELECT convert_from(source, 'UTF8'), CASE state WHEN 1 THEN 'processed' ELSE 'other' END, 'by',
+                convert_from(handler, 'UTF8'), count(*) FROM onefold.inbox WHERE round > 0 GROUP BY 1, 2, 4",
+        },
+    ),
+    (
+        "permits",
+        Query {
+            sqlite: "SELECT consumer, 'of', coalesce(damaged, message), 'by', who FROM onefold_permits",
+            postgres: "SELECT convert_from(consumer, 'UTF8'), 'of', convert_from(coalesce(damaged, message), 'UTF8'),
+                'by', convert_from(who, 'UTF8') FROM onefold.permits",
         },
     ),
     (
@@ -155,10 +174,14 @@ impl Books {
                 books.add(name, table, ledgers.ask(name, *query).await?);
             }
         }
-        let keys = ledgers.lines("payment", "SELECT payment_attempt_id FROM captures").await?;
+        let known = ledgers.lines("payment", "SELECT payment_attempt_id, charge FROM captures").await?;
         let captures = happened.captures.iter().map(|captured| {
-            let key = if keys.contains(&captured.key) { "under its own key" } else { "under a foreign key" };
-            format!("{} {} {} {key}", captured.order_id, captured.cents, captured.charge)
+            let key = if known.contains(&format!("{} {}", captured.key, captured.charge)) {
+                "under its own key"
+            } else {
+                "under a foreign key"
+            };
+            format!("{} {} {key}", captured.order_id, captured.cents)
         });
         books.add("outside", "captures", captures.collect());
         books.add("outside", "requests", vec![happened.capture_requests.to_string()]);

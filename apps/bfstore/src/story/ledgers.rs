@@ -1,7 +1,7 @@
 //! Reading the services' databases beside them, whatever these are: the rows of a query as lines of text.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -70,11 +70,7 @@ impl Ledgers {
 
     pub(super) async fn ask(&self, service: &str, query: Query) -> anyhow::Result<Vec<String>> {
         match self.0.get(service).with_context(|| format!("{service} has no database"))? {
-            Ledger::Sqlite(path) => {
-                let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-                database.busy_timeout(LOCK_WAIT_MAX)?;
-                rows(&database, query.sqlite)
-            }
+            Ledger::Sqlite(path) => rows(&opened(path)?, query.sqlite),
             Ledger::Postgres(client) => {
                 let answers = client.simple_query(query.postgres).await?;
                 let lines = answers.iter().filter_map(|answer| match answer {
@@ -91,7 +87,19 @@ impl Ledgers {
     }
 }
 
-fn rows(database: &Connection, sql: &str) -> anyhow::Result<Vec<String>> {
+/// A service's file in a stage's folder, to read from.
+pub(crate) fn open(folder: &Path, service: &str) -> anyhow::Result<Connection> {
+    opened(&folder.join(format!("{service}.db")))
+}
+
+fn opened(path: &Path) -> anyhow::Result<Connection> {
+    let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    database.busy_timeout(LOCK_WAIT_MAX)?;
+    Ok(database)
+}
+
+/// The rows of a query at a file, each as one line.
+pub(crate) fn rows(database: &Connection, sql: &str) -> anyhow::Result<Vec<String>> {
     let mut statement = database.prepare(sql)?;
     let columns = statement.column_count();
     let line = |row: &Row<'_>| {

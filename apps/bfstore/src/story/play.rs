@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use onefold::messages::Sending;
+use onefold::Key;
+use onefold::messages::{Message, Sending};
 use tokio::time::{Instant, sleep};
 
 use crate::events::{self, Event};
@@ -13,11 +14,11 @@ use crate::ground::{Events, Ground};
 use crate::outside::Happened;
 use crate::stage::{Lines, Set, Stage};
 use crate::story::Books;
-use crate::story::ledgers::{Ledgers, Query};
+use crate::story::ledgers::{self, Ledgers, Query};
 use crate::story::shopper::{Got, Shopper};
 
 /// How long a chapter may take to come to rest.
-const REST_WITHIN: Duration = Duration::from_secs(60);
+const REST_WITHIN: Duration = Duration::from_secs(90);
 /// How often it is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The messages that were handled.
@@ -35,6 +36,8 @@ pub(super) struct Play {
     /// Events that somebody outside of bfstore has sent.
     sendings: usize,
     kills: usize,
+    /// How long payment is down, where it is.
+    pub(super) down_for: Duration,
 }
 
 /// A chapter that was played.
@@ -50,12 +53,17 @@ pub struct Played {
 }
 
 impl Play {
-    pub(super) async fn start(binary: &Path, folder: &Path, ground: &Ground) -> anyhow::Result<Play> {
+    pub(super) async fn start(
+        binary: &Path,
+        folder: &Path,
+        ground: &Ground,
+        down_for: Duration,
+    ) -> anyhow::Result<Play> {
         let set = Set { lines: Lines::CanLose, ground: ground.clone() };
         let stage = Stage::start(binary, folder, set).await?;
         let ledgers = Ledgers::of(&stage).await?;
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
-        Ok(Play { stage, ledgers, shopper, submits: 0, sendings: 0, kills: 0 })
+        Ok(Play { stage, ledgers, shopper, submits: 0, sendings: 0, kills: 0, down_for })
     }
 
     /// Presses the button of a checkout.
@@ -79,22 +87,32 @@ impl Play {
         got
     }
 
-    /// An order that went well.
+    /// The first order, of one lamp, that went well.
     pub(super) async fn order(&mut self) -> anyhow::Result<()> {
-        let checkout_id = self.shopper.begin(1).await?;
-        let got = self.buy(&checkout_id).await;
-        ensure!(got.order() == Some(1), "the order was not placed: {got:?}");
+        self.order_of(1, 1).await?;
         Ok(())
     }
 
-    /// The catalogue tells the storefront of a product.
+    /// The order of this number, of so many lamps, that went well; its checkout.
+    pub(super) async fn order_of(&mut self, quantity: u32, number: i64) -> anyhow::Result<String> {
+        let checkout_id = self.shopper.begin(quantity).await?;
+        let got = self.buy(&checkout_id).await;
+        ensure!(got.order() == Some(number), "the order was not placed: {got:?}");
+        Ok(checkout_id)
+    }
+
+    /// The catalogue tells the storefront of a product, in a message of this id.
     pub(super) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
         let catalogue = self.stage.settings("catalogue", SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let event = Event::ProductChanged { product: "lamp".into(), cents, version };
         let message = event.to("storefront", id, "product-lamp", id).map_err(anyhow::Error::from_boxed)?;
+        let message = Message { id: Key::new(id)?, ..message };
         let sending = events::sink(&catalogue, "storefront").await?.send(&message).await;
         self.sendings += 1;
         ensure!(sending == Sending::Accepted, "the event was not taken: {sending:?}");
+        if self.stage.ground().events == Events::Webhooks {
+            return Ok(());
+        }
         let handled = async |play: &Play| {
             let marks = play.ledgers.ask("storefront", MARKS).await?;
             Ok(marks.iter().any(|mark| mark == message.id.as_str()))
@@ -105,6 +123,19 @@ impl Play {
     pub(super) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
         self.kills += 1;
         self.stage.kill(name).await
+    }
+
+    /// Ends it and starts it again with these settings, as a deployment does.
+    pub(super) async fn deploy(&mut self, name: &str, settings: &[&str]) -> anyhow::Result<()> {
+        self.kill(name).await?;
+        self.stage.set(name, settings);
+        self.stage.start_again(name).await
+    }
+
+    /// The first line that this query has at the service's file.
+    pub(super) fn line_of(&self, service: &str, sql: &str) -> anyhow::Result<String> {
+        let lines = ledgers::rows(&ledgers::open(self.stage.folder(), service)?, sql)?;
+        Ok(lines.into_iter().next().unwrap_or_default())
     }
 
     /// Waits until this is so.

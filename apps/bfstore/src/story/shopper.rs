@@ -7,6 +7,7 @@ use onefold::client::{once_client, reqwest};
 use serde_json::Value;
 
 use crate::outside::{Fault, Happened};
+use crate::rpc::Known;
 
 /// Nobody in the story waits longer for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -55,8 +56,13 @@ impl Shopper {
     /// Opens the shop: a checkout is made, and its id is in the address of its page.
     pub async fn begin(&self, quantity: u32) -> anyhow::Result<String> {
         let page = self.http.get(format!("{}/?product=lamp&quantity={quantity}", self.shop)).send().await?;
-        let location = page.headers().get("location").context("no checkout was made")?.to_str()?;
-        Ok(location.rsplit_once('/').context("no page of a checkout")?.1.to_owned())
+        checkout_of(&page)
+    }
+
+    /// Begins another checkout of the same basket.
+    pub async fn again(&self, checkout_id: &str) -> anyhow::Result<String> {
+        let page = self.http.post(format!("{}/checkouts/{checkout_id}/again", self.shop)).send().await?;
+        checkout_of(&page)
     }
 
     /// Presses the button.
@@ -85,9 +91,22 @@ impl Shopper {
         Ok(())
     }
 
+    /// What a service knows of the one that it calls at `url`.
+    pub async fn knows(&self, service: &str, url: &str) -> anyhow::Result<Known> {
+        let answer = self.http.get(format!("{service}/destinations")).send().await?;
+        let known: Vec<Known> = serde_json::from_slice(&answer.bytes().await?)?;
+        known.into_iter().find(|known| known.url == url).context("it was never called")
+    }
+
     /// What happened outside.
     pub async fn happened(&self) -> anyhow::Result<Happened> {
         let answer = self.http.get(format!("{}/happened", self.outside)).send().await?;
         Ok(serde_json::from_slice(&answer.bytes().await?)?)
     }
+}
+
+/// The checkout whose page is shown.
+fn checkout_of(page: &reqwest::Response) -> anyhow::Result<String> {
+    let location = page.headers().get("location").context("no checkout was made")?.to_str()?;
+    Ok(location.rsplit_once('/').context("no page of a checkout")?.1.to_owned())
 }
