@@ -10,6 +10,7 @@ use anyhow::Context;
 use bfstore::ground::{Databases, Events, Ground};
 use bfstore::service::Settings;
 use bfstore::stage::{Lines, Set, Stage};
+use bfstore::story::Ledgers;
 use bfstore::{SECRETS_VARIABLE, check, contracts, outside, services, story};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -41,9 +42,12 @@ enum Command {
     },
     /// Compare marks with effects, and name each mark whose effect is not there; exit code 1 if there is one
     Check {
-        /// Where the databases are
-        #[arg(long)]
+        /// Where the files are
+        #[arg(long, default_value = ".")]
         folder: PathBuf,
+        /// `sqlite`, or the URL of the PostgreSQL server
+        #[arg(long, default_value = "sqlite")]
+        database: Databases,
     },
     /// Print what each operation promises
     Contracts,
@@ -113,7 +117,10 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Story { chapter, on } => {
             return story::tell(&std::env::current_exe()?, &on.ground(), &chapter).await;
         }
-        Command::Check { folder } => return check::tell(&folder),
+        Command::Check { folder, database } => {
+            let ground = Ground { databases: database, ..Ground::plain() };
+            return check::tell(&Ledgers::at(&ground, &folder).await?).await;
+        }
         Command::Contracts => print!("{}", contracts::printed()),
         Command::Service { name, database, events, place, listen, peer, retention, build } => {
             let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;

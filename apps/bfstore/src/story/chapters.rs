@@ -1,7 +1,8 @@
 //! The chapters, each with the whole state that should come of it. The first eight are here, on one order and one price;
-//! [`keys`], [`people`] and [`outages`] have the others.
+//! [`keys`], [`people`], [`outages`] and [`locks`] have the others.
 
 mod keys;
+mod locks;
 mod outages;
 mod people;
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use tonic::Code;
 
-use crate::ground::{Databases, Ground};
+use crate::ground::Ground;
 use crate::outside::Fault;
 use crate::rpc::orders_client::OrdersClient;
 use crate::rpc::{self, Basket, PlaceOrderRequest};
@@ -73,7 +74,7 @@ pub const CHAPTERS: &[Chapter] = &[
     keys::ANOTHER_CHECKOUT,
     keys::AN_EXPIRED_KEY,
     outages::PAYMENT_IS_DOWN,
-    outages::LOCKED,
+    locks::LOCKED,
     people::A_MARK_ALONE,
 ];
 
@@ -177,11 +178,6 @@ impl Chapter {
         self.name.trim_end_matches(char::is_alphabetic).parse().unwrap_or_default()
     }
 
-    /// Whether it can be played on this ground: some reach into the files of SQLite.
-    pub fn plays_on(&self, ground: &Ground) -> bool {
-        ground.databases == Databases::Sqlite || !matches!(self.number(), 9 | 10 | 12 | 14 | 15)
-    }
-
     /// Plays it on a stage of its own in this folder, on this ground, which is cleared when all went well. Where payment is
     /// down, it is so at least this long.
     pub async fn play(
@@ -207,7 +203,7 @@ impl Chapter {
             "11" => keys::another_checkout(&mut play).await?,
             "12" => keys::expired_key(&mut play).await?,
             "13" => outages::payment_is_down(&mut play).await?,
-            "14" => outages::locked(&mut play).await?,
+            "14" => locks::locked(&mut play).await?,
             _ => people::mark_alone(&mut play).await?,
         }
         play.rest().await?;

@@ -9,12 +9,48 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags, Row};
 use tokio_postgres::{Client, SimpleQueryMessage};
 
-use crate::ground;
+use crate::ground::{self, Ground};
 use crate::services::NAMES;
 use crate::stage::Stage;
 
 /// How long a query waits for a database that is being written.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// What stands in the layer's tables, under names and in words that both databases have: `{operations}` in a query that is
+/// [seen](Ledgers::seen), and so on.
+const LAYER: [(&str, Query); 4] = [
+    (
+        "{operations}",
+        Query {
+            sqlite: "(SELECT operation, key, correlation_id, state FROM onefold_operations
+                JOIN onefold_outcomes USING (seq)) AS operations",
+            postgres: "(SELECT convert_from(operation, 'UTF8') AS operation, convert_from(key, 'UTF8') AS key,
+                convert_from(correlation_id, 'UTF8') AS correlation_id, state FROM onefold.operations) AS operations",
+        },
+    ),
+    (
+        "{inbox}",
+        Query {
+            sqlite: "(SELECT consumer, message, state FROM onefold_inbox) AS inbox",
+            postgres: "(SELECT convert_from(consumer, 'UTF8') AS consumer, convert_from(message, 'UTF8') AS message,
+                state FROM onefold.inbox) AS inbox",
+        },
+    ),
+    (
+        "{effects}",
+        Query {
+            sqlite: "(SELECT key FROM onefold_effects) AS effects",
+            postgres: "(SELECT convert_from(key, 'UTF8') AS key FROM onefold.effects) AS effects",
+        },
+    ),
+    (
+        "{projections}",
+        Query {
+            sqlite: "(SELECT entity, version FROM onefold_projections) AS projections",
+            postgres: "(SELECT convert_from(entity, 'UTF8') AS entity, version FROM onefold.projections) AS projections",
+        },
+    ),
+];
 
 /// Every service's database.
 pub struct Ledgers(BTreeMap<&'static str, Ledger>);
@@ -41,9 +77,14 @@ impl Query {
 impl Ledgers {
     /// Those of a stage that runs.
     pub async fn of(stage: &Stage) -> anyhow::Result<Ledgers> {
+        Ledgers::at(stage.ground(), stage.folder()).await
+    }
+
+    /// Those on this ground, with files in this folder.
+    pub async fn at(ground: &Ground, folder: &Path) -> anyhow::Result<Ledgers> {
         let mut ledgers = BTreeMap::new();
         for name in NAMES {
-            let url = stage.ground().database(name, stage.folder())?;
+            let url = ground.database(name, folder)?;
             let ledger = match url.strip_prefix("sqlite:") {
                 Some(path) => Ledger::Sqlite(path.into()),
                 None => Ledger::Postgres(ground::client(&url).await?),
@@ -68,11 +109,40 @@ impl Ledgers {
         Ok(lines.first().context("nothing was counted")?.parse()?)
     }
 
+    /// The rows of a query in which the layer's tables are named as [`LAYER`] does.
+    pub async fn seen(&self, service: &str, sql: &str) -> anyhow::Result<Vec<String>> {
+        let told = |text: fn(&Query) -> &'static str| {
+            LAYER.iter().fold(sql.to_owned(), |sql, (name, query)| sql.replace(name, text(query)))
+        };
+        self.told(service, &told(|query| query.sqlite), &told(|query| query.postgres)).await
+    }
+
     pub(super) async fn ask(&self, service: &str, query: Query) -> anyhow::Result<Vec<String>> {
-        match self.0.get(service).with_context(|| format!("{service} has no database"))? {
-            Ledger::Sqlite(path) => rows(&opened(path)?, query.sqlite),
+        self.told(service, query.sqlite, query.postgres).await
+    }
+
+    /// Changes a database behind its service's back.
+    pub(super) async fn by_hand(&self, service: &str, change: Query) -> anyhow::Result<()> {
+        match self.of_service(service)? {
+            Ledger::Sqlite(path) => {
+                let database = Connection::open(path)?;
+                database.busy_timeout(LOCK_WAIT_MAX)?;
+                database.execute_batch(change.sqlite)?;
+            }
+            Ledger::Postgres(client) => client.batch_execute(change.postgres).await?,
+        }
+        Ok(())
+    }
+
+    fn of_service(&self, service: &str) -> anyhow::Result<&Ledger> {
+        self.0.get(service).with_context(|| format!("{service} has no database"))
+    }
+
+    async fn told(&self, service: &str, sqlite: &str, postgres: &str) -> anyhow::Result<Vec<String>> {
+        match self.of_service(service)? {
+            Ledger::Sqlite(path) => rows(&opened(path)?, sqlite),
             Ledger::Postgres(client) => {
-                let answers = client.simple_query(query.postgres).await?;
+                let answers = client.simple_query(postgres).await?;
                 let lines = answers.iter().filter_map(|answer| match answer {
                     SimpleQueryMessage::Row(row) => {
                         let cells: Vec<&str> =
@@ -87,11 +157,6 @@ impl Ledgers {
     }
 }
 
-/// A service's file in a stage's folder, to read from.
-pub(crate) fn open(folder: &Path, service: &str) -> anyhow::Result<Connection> {
-    opened(&folder.join(format!("{service}.db")))
-}
-
 fn opened(path: &Path) -> anyhow::Result<Connection> {
     let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     database.busy_timeout(LOCK_WAIT_MAX)?;
@@ -99,7 +164,7 @@ fn opened(path: &Path) -> anyhow::Result<Connection> {
 }
 
 /// The rows of a query at a file, each as one line.
-pub(crate) fn rows(database: &Connection, sql: &str) -> anyhow::Result<Vec<String>> {
+fn rows(database: &Connection, sql: &str) -> anyhow::Result<Vec<String>> {
     let mut statement = database.prepare(sql)?;
     let columns = statement.column_count();
     let line = |row: &Row<'_>| {

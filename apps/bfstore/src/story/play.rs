@@ -14,7 +14,8 @@ use crate::ground::{Events, Ground};
 use crate::outside::Happened;
 use crate::stage::{Lines, Set, Stage};
 use crate::story::Books;
-use crate::story::ledgers::{self, Ledgers, Query};
+use crate::story::ledgers::{Ledgers, Query};
+use crate::story::operator::Operator;
 use crate::story::shopper::{Got, Shopper};
 
 /// How long a chapter may take to come to rest.
@@ -132,10 +133,14 @@ impl Play {
         self.stage.start_again(name).await
     }
 
-    /// The first line that this query has at the service's file.
-    pub(super) fn line_of(&self, service: &str, sql: &str) -> anyhow::Result<String> {
-        let lines = ledgers::rows(&ledgers::open(self.stage.folder(), service)?, sql)?;
-        Ok(lines.into_iter().next().unwrap_or_default())
+    /// The first line that this query has at the service's database.
+    pub(super) async fn line_of(&self, service: &str, sql: &str) -> anyhow::Result<String> {
+        Ok(self.ledgers.seen(service, sql).await?.into_iter().next().unwrap_or_default())
+    }
+
+    /// A person at the store of this service.
+    pub(super) async fn operator(&self, service: &str) -> anyhow::Result<Operator> {
+        Operator::at(&self.stage.ground().database(service, self.stage.folder())?).await
     }
 
     /// Waits until this is so.
