@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::Context;
 use onefold::client::reqwest::Url;
@@ -14,6 +15,9 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::events::{RECEIVERS, queue};
 use crate::services::NAMES;
+
+/// How long NATS itself knows the ids that it has taken.
+const SERVER_REMEMBERS: Duration = Duration::from_secs(1);
 
 /// Where the databases are, one for each service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,6 +139,8 @@ impl Ground {
             let stream = async_nats::jetstream::stream::Config {
                 name: self.name.clone(),
                 subjects,
+                // The server's own memory of ids is short-lived anyway; what protects is the mark of each receiver.
+                duplicate_window: SERVER_REMEMBERS,
                 ..Default::default()
             };
             async_nats::jetstream::new(async_nats::connect(url).await?).get_or_create_stream(stream).await?;
