@@ -178,6 +178,7 @@ macro_rules! messages_conformance {
             outbox::messages_of_one_key_leave_in_their_order,
             outbox::those_that_wait_behind_one_hold_up_no_other_key,
             outbox::destinations_hold_up_nothing_of_each_other,
+            outbox::id_of_a_message_that_goes_elsewhere_is_refused,
             outbox::failure_is_sent_again_when_it_says,
             outbox::no_more_are_given_than_are_asked_for,
             outbox::pages_surveys_and_the_sweep_see_what_stands,

@@ -43,8 +43,8 @@ impl PostgresStore {
         Ok(self.advance_by(&within, advance).await?)
     }
 
-    /// Makes a message on its way out in the transaction. False: a message under this id was made before. It is seen by
-    /// relays once the owner has committed. With an ordering key, whoever makes a message of the same key waits for the
+    /// Makes a message on its way out in the transaction. False: it was made before. An id whose message goes elsewhere
+    /// is refused, and the transaction may go on. It is seen by relays once the owner has committed. With an ordering key, whoever makes a message of the same key waits for the
     /// end of the transaction.
     ///
     /// Errors and cancellation as in [`PostgresStore::claim_in`].
@@ -54,7 +54,7 @@ impl PostgresStore {
         message: Message,
     ) -> Result<bool, StoreError> {
         let within = Within { client: transaction, now: self.server().now() };
-        Ok(outgoing::put(vec![self.seal_message(message)], None, &within).await? > 0)
+        Ok(outgoing::put_new(vec![self.seal_message(message)], &within).await? > 0)
     }
 
     /// Makes the one message for an effect in the transaction, under an id that follows from the effect; `by` is the

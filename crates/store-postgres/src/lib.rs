@@ -45,6 +45,7 @@ mod outbox;
 mod outbox_row;
 mod outbox_store;
 mod outgoing;
+mod own;
 mod param;
 mod permits;
 mod probes;

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 61] = [
+const STATEMENTS: [(&str, &str); 62] = [
     ("enter", new::ENTER),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
@@ -46,6 +46,7 @@ const STATEMENTS: [(&str, &str); 61] = [
     ("drop key", seal_keys::DROP_KEY),
     ("key in use", seal_keys::IN_USE),
     ("put message", outgoing::PUT),
+    ("place of a message", outgoing::GOES_TO),
     ("take", outbox::TAKE),
     ("settle", outbox::SETTLE),
     ("redrive", outbox::REDRIVE),

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
-use onefold_store::{Applied, Sealer};
+use onefold_store::{Applied, Sealer, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -61,6 +61,9 @@ pub enum TxError {
     /// It was not sent: the transaction, and the session, are not the closure's to change.
     #[error("`{0}` is not for a closure: the transaction is the layer's to begin, to end and to set")]
     Refused(String),
+    /// The id is that of a message that goes elsewhere. Nothing was written, and the transaction goes on.
+    #[error(transparent)]
+    IdTaken(StoreError),
     /// The database's word.
     #[error(transparent)]
     Database(#[from] tokio_postgres::Error),
@@ -77,6 +80,7 @@ pub struct PostgresTx {
     now: StoreTime,
     makes: Makes,
     made_messages: bool,
+    correlation: Option<String>,
     failed: Option<Failed>,
 }
 
@@ -88,7 +92,8 @@ impl PostgresTx {
         now: StoreTime,
         makes: Makes,
     ) -> PostgresTx {
-        PostgresTx { held, operation, about, now, makes, made_messages: false, failed: None }
+        let (made_messages, correlation, failed) = (false, None, None);
+        PostgresTx { held, operation, about, now, makes, made_messages, correlation, failed }
     }
 
     /// Whether it has made any messages.
@@ -98,6 +103,12 @@ impl PostgresTx {
 
     pub(crate) fn into_parts(self) -> (Held, Option<Failed>) {
         (self.held, self.failed)
+    }
+
+    /// Ties the messages that are made from here on to a workflow: those that name no correlation id carry this one.
+    /// That of the operation, or of the message that is handled, is set before the closure runs.
+    pub fn correlate(&mut self, id: Option<&str>) {
+        self.correlation = id.map(str::to_owned);
     }
 
     /// The operation that is performed, or the message that is handled.
@@ -180,11 +191,15 @@ impl PostgresTx {
         Ok(Applied::Superseded)
     }
 
-    /// Makes a message on its way out, in this transaction. False: a message under this id was made before, and nothing
-    /// is written. With an ordering key, whoever makes a message of the same key at the same time waits for the end of
-    /// this transaction.
+    /// Makes a message on its way out, in this transaction. False: it was made before, and nothing is written; what it
+    /// says is not compared. With an ordering key, whoever makes a message of the same key at the same time waits for
+    /// the end of this transaction.
+    ///
+    /// An id is one message's: where the message under this id goes to another destination or address it is
+    /// [`TxError::IdTaken`].
     pub async fn enqueue(&mut self, message: &Message) -> Result<bool, TxError> {
-        let outgoing = Outgoing::new(message.clone(), &self.makes.identity_key, &self.makes.sealer);
+        let message = message.clone().correlated(self.correlation.as_deref());
+        let outgoing = Outgoing::new(message, &self.makes.identity_key, &self.makes.sealer);
         // A message that came in stays marked until those that it has brought about are done.
         let cause = (self.about == About::Message).then_some(self.operation);
         let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
@@ -192,6 +207,13 @@ impl PostgresTx {
         let (columns, now) = (outgoing::Columns::of(&outgoing), self.makes.now);
         let rows = self.query_typed(outgoing::PUT, &columns.params(&now, &cause)).await?;
         let made = rows.first().is_some_and(|row| get(row, 0).unwrap_or(false));
+        if !made {
+            let [message] = &outgoing;
+            let place = message.place();
+            let place = place.each_ref().map(|value| (value as &(dyn ToSql + Sync), Type::BYTEA));
+            let rows = self.query_typed(outgoing::GOES_TO, &place).await?;
+            message.refused(&rows).map_err(TxError::IdTaken)?;
+        }
         self.made_messages |= made;
         Ok(made)
     }
@@ -203,11 +225,11 @@ impl PostgresTx {
         if !self.effect(effect).await? {
             return Ok(false);
         }
-        let made = self.enqueue(&message).await?;
-        if !made {
+        let made = self.enqueue(&message).await;
+        if matches!(made, Ok(false) | Err(TxError::IdTaken(_))) {
             self.execute(outgoing::FORGET_EFFECT, &[&effect.as_bytes()]).await?;
         }
-        Ok(made)
+        made
     }
 
     fn noted<A>(&mut self, done: Result<A, tokio_postgres::Error>) -> Result<A, TxError> {

@@ -43,6 +43,7 @@ mod outbox;
 mod outbox_row;
 mod outbox_store;
 mod outcome;
+mod own;
 mod permits;
 mod probes;
 mod queue;

@@ -49,6 +49,8 @@ pub struct SqliteStore {
     path: PathBuf,
     pub(crate) file: FileId,
     pub(crate) readers: Readers,
+    /// Those of the service.
+    pub(crate) own_readers: Readers,
     counts: Arc<Counts>,
     pub(crate) hints: Arc<Hints>,
     /// Tells this store's sweeps from those of other processes.
@@ -108,6 +110,7 @@ impl SqliteStore {
             judge,
             path: kept_path,
             file,
+            own_readers: Readers::new(opened.path.clone()),
             readers: Readers::new(opened.path),
             counts,
             hints,
@@ -184,6 +187,7 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.readers.close();
+        self.own_readers.close();
         self.jobs = None;
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so itself.

@@ -45,6 +45,7 @@ pub struct SqliteTx<'t> {
     operation: OperationId,
     about: About,
     made_messages: bool,
+    correlation: Option<String>,
     now: StoreTime,
 }
 
@@ -63,12 +64,30 @@ impl<'t> SqliteTx<'t> {
     ) -> SqliteTx<'t> {
         let Batch { connection, fence, identity_key, moment, seq, .. } = batch;
         let now = moment.time;
-        SqliteTx { connection, fence, identity_key, sealer, seq, operation, about, made_messages: false, now }
+        let (made_messages, correlation) = (false, None);
+        SqliteTx {
+            connection,
+            fence,
+            identity_key,
+            sealer,
+            seq,
+            operation,
+            about,
+            made_messages,
+            correlation,
+            now,
+        }
     }
 
     /// Whether it has made any messages.
     pub(crate) fn made_messages(&self) -> bool {
         self.made_messages
+    }
+
+    /// Ties the messages that are made from here on to a workflow: those that name no correlation id carry this one.
+    /// That of the operation, or of the message that is handled, is set before the closure runs.
+    pub fn correlate(&mut self, id: Option<&str>) {
+        self.correlation = id.map(str::to_owned);
     }
 
     /// The operation that is performed, or the message that is handled.
@@ -151,10 +170,12 @@ impl<'t> SqliteTx<'t> {
         })
     }
 
-    /// Makes a message on its way out, in this transaction. False: a message under this id was made before, and nothing
-    /// is written.
+    /// Makes a message on its way out, in this transaction. False: it was made before, and nothing is written; what it
+    /// says is not compared.
+    ///
+    /// An id is one message's: it is an error where the message under this id goes to another destination or address.
     pub fn enqueue(&mut self, message: &Message) -> rusqlite::Result<bool> {
-        let outgoing = Outgoing::new(message.clone(), self.identity_key, self.sealer);
+        let outgoing = self.outgoing(message.clone());
         self.all_or_nothing(|tx| tx.make(&outgoing))
     }
 
@@ -162,8 +183,12 @@ impl<'t> SqliteTx<'t> {
     /// id that `message` has is not used. False: the effect happened before, and nothing is written.
     pub fn enqueue_once(&mut self, effect: &str, message: Message) -> rusqlite::Result<bool> {
         let message = Message { id: effect_message_id(effect, self.identity_key), ..message };
-        let outgoing = Outgoing::new(message, self.identity_key, self.sealer);
+        let outgoing = self.outgoing(message);
         self.all_or_nothing(|tx| Ok(tx.effect(effect)? && tx.make(&outgoing)?))
+    }
+
+    fn outgoing(&self, message: Message) -> Outgoing {
+        Outgoing::new(message.correlated(self.correlation.as_deref()), self.identity_key, self.sealer)
     }
 
     fn make(&mut self, outgoing: &Outgoing) -> rusqlite::Result<bool> {
@@ -171,7 +196,13 @@ impl<'t> SqliteTx<'t> {
         let cause = (self.about == About::Message).then_some(self.operation);
         *self.seq += 1;
         let seq = *self.seq;
-        self.fence.lifted(|| outgoing.make(cause, seq, self.now, self.connection))
+        self.fence.lifted(|| {
+            let made = outgoing.make(cause, seq, self.now, self.connection)?;
+            match if made { None } else { outgoing.refused(self.connection)? } {
+                Some(refused) => Err(rusqlite::Error::ToSqlConversionFailure(refused.into())),
+                None => Ok(made),
+            }
+        })
     }
 
     /// Writes all, or nothing where it is an error or false: a closure may go on after an error.

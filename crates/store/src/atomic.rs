@@ -101,6 +101,22 @@ pub enum Atomically {
     QuotaReached,
 }
 
+/// What stands in the place of the operation where there is none: the writes are of no operation.
+pub const NO_OPERATION: OperationId = OperationId::from_bytes([0; 32]);
+
+/// What became of writes that belong to no operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// They are durable.
+    Done,
+    /// The work said that nothing is done. Everything is undone.
+    NotDone,
+    /// The work panicked, or was stopped by the store. Everything is undone.
+    Stopped(String),
+    /// Others were faster at the database. Everything is undone; it may be asked again.
+    Contended(String),
+}
+
 /// What became of a version of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
@@ -124,4 +140,15 @@ pub trait AtomicStore: OperationStore {
     /// record can never be stored and nothing was ([`StoreError::Refused`]). Cancellation: a dropped future has
     /// committed everything, commits it yet, or leaves nothing.
     async fn atomically(&self, entry: Entry, work: &mut Self::Work) -> Result<Atomically, StoreError>;
+}
+
+/// A store that also runs works of no operation.
+#[async_trait]
+pub trait WriteStore: AtomicStore {
+    /// Runs the work in one transaction, without a record. It may be run again after [`Written::Contended`].
+    ///
+    /// An error means that it is not known whether the commit happened ([`StoreError::Unavailable`]), or that nothing
+    /// was written ([`StoreError::Refused`]). Cancellation: a dropped future has committed everything, commits it yet, or
+    /// leaves nothing.
+    async fn write(&self, work: &mut Self::Work) -> Result<Written, StoreError>;
 }
