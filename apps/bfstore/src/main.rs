@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use bfstore::ground::{Databases, Events, Ground};
 use bfstore::service::Settings;
-use bfstore::stage::{Lines, Set, Stage};
+use bfstore::stage::{Set, Stage};
 use bfstore::{SECRETS_VARIABLE, check, contracts, outside, services, story};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -90,7 +90,7 @@ struct On {
 
 impl On {
     fn ground(self) -> Ground {
-        Ground { databases: self.database, events: self.events, ..Ground::plain() }
+        Ground { databases: self.database, events: self.events, ..Ground::default() }
     }
 }
 
@@ -133,8 +133,8 @@ async fn up(folder: Option<PathBuf>, ground: Ground) -> anyhow::Result<()> {
     let folder = folder.unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
-    let set = Set { lines: Lines::Straight, ground };
-    let stage = Stage::start(&std::env::current_exe()?, &folder, set).await?;
+    let set = Set { ground, ..Set::default() };
+    let stage = Stage::start_set(&std::env::current_exe()?, &folder, set).await?;
     println!("shop       {}/", stage.url("storefront"));
     println!("outside    {}/happened", stage.url("outside"));
     println!("files      {}", folder.display());

@@ -25,7 +25,7 @@ impl Visit {
     async fn begin(what: &str) -> Option<Visit> {
         let directory = TestDirectory::create();
         let browser = Browser::start(what, &directory)?;
-        let set = Set { lines: Lines::CanLose, ground: Ground::plain() };
+        let set = Set { lines: Lines::CanLose, ground: Ground::default() };
         let stage =
             Stage::start(Path::new(env!("CARGO_BIN_EXE_bfstore")), directory.path(), set).await.unwrap();
         let ledgers = Ledgers::of(&stage).await.unwrap();

@@ -26,7 +26,7 @@ async fn play(name: &str, ground: &Ground) {
 /// Databases on the server of this run.
 fn on_postgres(what: &str, events: Events) -> Option<Ground> {
     let server = postgres::shared().map_err(|why| skipped(what, &why)).ok()?;
-    Some(Ground { databases: Databases::Postgres(server), events, ..Ground::plain() })
+    Some(Ground { databases: Databases::Postgres(server), events, ..Ground::default() })
 }
 
 /// Makes a test of each chapter on each ground.
@@ -36,7 +36,7 @@ macro_rules! chapters {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    super::play($chapter, &super::Ground::plain()).await;
+                    super::play($chapter, &super::Ground::default()).await;
                 }
             )+
         }
@@ -87,30 +87,30 @@ chapters! {
 
 #[tokio::test]
 async fn c09_permitted_build_repairs_what_is_damaged_and_nothing_else() {
-    play("9", &Ground::plain()).await;
+    play("9", &Ground::default()).await;
 }
 
 #[tokio::test]
 async fn c10_dead_letter_that_nobody_remembers_is_refused_without_a_permit() {
-    play("10", &Ground::plain()).await;
+    play("10", &Ground::default()).await;
 }
 
 #[tokio::test]
 async fn c12_expired_key_is_refused_and_the_order_protects_without_a_record() {
-    play("12", &Ground::plain()).await;
+    play("12", &Ground::default()).await;
 }
 
 #[tokio::test]
 async fn c13_payment_that_is_down_is_not_overrun_and_everything_settles() {
-    play("13", &Ground::plain()).await;
+    play("13", &Ground::default()).await;
 }
 
 #[tokio::test]
 async fn c14_locked_databases_are_asked_again_and_nothing_outside_is_repeated() {
-    play("14", &Ground::plain()).await;
+    play("14", &Ground::default()).await;
 }
 
 #[tokio::test]
 async fn c15_mark_without_its_effect_is_found_and_named() {
-    play("15", &Ground::plain()).await;
+    play("15", &Ground::default()).await;
 }

@@ -34,16 +34,17 @@ const BEHIND_LINES: [&str; 3] = ["loyalty", "notification", "storefront"];
 const EVENT: &[u8] = b"order.confirmed";
 
 /// Whether answers can be lost on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lines {
     /// Services are reached as they are.
+    #[default]
     Straight,
     /// Some are reached over lines that can be told to lose an answer.
     CanLose,
 }
 
 /// How a stage is set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Set {
     /// Whether answers can be lost on the way.
     pub lines: Lines,
@@ -67,7 +68,12 @@ pub struct Stage {
 
 impl Stage {
     /// Starts everything. `binary` is this program, `folder` exists.
-    pub async fn start(binary: &Path, folder: &Path, set: Set) -> anyhow::Result<Stage> {
+    pub async fn start(binary: &Path, folder: &Path, lines: Lines) -> anyhow::Result<Stage> {
+        Stage::start_set(binary, folder, Set { lines, ..Set::default() }).await
+    }
+
+    /// The same, set in this way.
+    pub async fn start_set(binary: &Path, folder: &Path, set: Set) -> anyhow::Result<Stage> {
         set.ground.prepare().await?;
         let secret =
             |name: &str| (name.to_owned(), format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));

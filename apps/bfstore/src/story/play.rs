@@ -59,8 +59,8 @@ impl Play {
         ground: &Ground,
         down_for: Duration,
     ) -> anyhow::Result<Play> {
-        let set = Set { lines: Lines::CanLose, ground: ground.clone() };
-        let stage = Stage::start(binary, folder, set).await?;
+        let set = Set { lines: Lines::CanLose, ground: ground.clone(), ..Set::default() };
+        let stage = Stage::start_set(binary, folder, set).await?;
         let ledgers = Ledgers::of(&stage).await?;
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
         Ok(Play { stage, ledgers, shopper, submits: 0, sendings: 0, kills: 0, down_for })
