@@ -5,8 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bfstore::ground::Ground;
-use bfstore::stage::{Lines, Set, Stage};
+use bfstore::stage::{Lines, Stage};
 use bfstore::story::Ledgers;
 use onefold_testkit::{Browser, TestDirectory, wait};
 use thirtyfour::prelude::*;
@@ -25,9 +24,8 @@ impl Visit {
     async fn begin(what: &str) -> Option<Visit> {
         let directory = TestDirectory::create();
         let browser = Browser::start(what, &directory)?;
-        let set = Set { lines: Lines::CanLose, ground: Ground::default() };
-        let stage =
-            Stage::start(Path::new(env!("CARGO_BIN_EXE_bfstore")), directory.path(), set).await.unwrap();
+        let binary = Path::new(env!("CARGO_BIN_EXE_bfstore"));
+        let stage = Stage::start(binary, directory.path(), Lines::CanLose).await.unwrap();
         let ledgers = Ledgers::of(&stage).await.unwrap();
         let page = WebDriver::new(browser.url(), Capabilities::from(browser.capabilities())).await.unwrap();
         page.set_window_rect(0, 0, 800, 900).await.unwrap();

@@ -59,7 +59,7 @@ impl Play {
         ground: &Ground,
         down_for: Duration,
     ) -> anyhow::Result<Play> {
-        let set = Set { lines: Lines::CanLose, ground: ground.clone(), ..Set::default() };
+        let set = Set { lines: Lines::CanLose, ground: ground.clone() };
         let stage = Stage::start_set(binary, folder, set).await?;
         let ledgers = Ledgers::of(&stage).await?;
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
