@@ -7,8 +7,12 @@ use std::time::Duration;
 
 use bfstore::stage::{Lines, Stage};
 use bfstore::story::Ledgers;
+use onefold::client::once_client;
 use onefold_testkit::{Browser, TestDirectory, wait};
 use thirtyfour::prelude::*;
+
+/// How long the browser has to do what it is told.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A shop with its page open.
 struct Visit {
@@ -27,7 +31,9 @@ impl Visit {
         let binary = Path::new(env!("CARGO_BIN_EXE_bfstore"));
         let stage = Stage::start(binary, directory.path(), Lines::CanLose).await.unwrap();
         let ledgers = Ledgers::of(&stage).await.unwrap();
-        let page = WebDriver::new(browser.url(), Capabilities::from(browser.capabilities())).await.unwrap();
+        let http = once_client(|ours| ours.timeout(ANSWER_MAX)).unwrap();
+        let capabilities = Capabilities::from(browser.capabilities());
+        let page = WebDriver::builder(browser.url(), capabilities).client(http).connect().await.unwrap();
         page.set_window_rect(0, 0, 800, 900).await.unwrap();
         page.goto(stage.url("storefront")).await.unwrap();
         Some(Visit { stage, ledgers, page, _browser: browser, directory })

@@ -107,9 +107,15 @@ impl Play {
         let event = Event::ProductChanged { product: "lamp".into(), cents, version };
         let message = event.to("storefront", id, "product-lamp", id).map_err(anyhow::Error::from_boxed)?;
         let message = Message { id: Key::new(id)?, ..message };
-        let sending = events::sink(&catalogue, "storefront").await?.send(&message).await;
+        let sink = events::sink(&catalogue, "storefront").await?;
+        // A broker is connected to in its own time; nothing is sent before.
+        let taken = async |_: &Play| match sink.send(&message).await {
+            Sending::Accepted => Ok(true),
+            Sending::NotYet { .. } => Ok(false),
+            other => bail!("the event was not taken: {other:?}"),
+        };
+        self.until("the event is taken", taken).await?;
         self.sendings += 1;
-        ensure!(sending == Sending::Accepted, "the event was not taken: {sending:?}");
         if self.stage.ground().events == Events::Webhooks {
             return Ok(());
         }
