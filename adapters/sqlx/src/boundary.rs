@@ -56,7 +56,9 @@ impl Boundary {
 
     /// Over an opened store.
     pub fn over(store: Arc<PostgresStore>) -> Boundary {
-        let engine = Engine::new(store.clone(), "library", Limits::default());
+        // As everywhere in the library: the service makes its callers' keys, and counting costs a row each time.
+        let limits = Limits { live_keys_per_scope: None, ..Limits::default() };
+        let engine = Engine::new(store.clone(), "library", limits);
         Boundary { store, engine }
     }
 

@@ -9,12 +9,15 @@ use bfstore::ground::{Databases, Events, Ground};
 use bfstore::story::CHAPTERS;
 use onefold_testkit::{NatsServer, RabbitServer, TestDirectory, postgres, skipped::skipped};
 
+/// How long payment is down: long enough for more attempts than there may be, if nothing bounded them.
+const DOWN_FOR: Duration = Duration::from_secs(3);
+
 async fn play(name: &str, ground: &Ground) {
     let chapter = CHAPTERS.iter().find(|chapter| chapter.name == name).expect("there is such a chapter");
     let folder = tempfile::tempdir().unwrap();
     let ground = ground.renamed();
     let binary = Path::new(env!("CARGO_BIN_EXE_bfstore"));
-    let played = chapter.play(binary, folder.path(), &ground, Duration::ZERO).await;
+    let played = chapter.play(binary, folder.path(), &ground, DOWN_FOR).await;
     let played = played.unwrap_or_else(|error| {
         // What the services had to say is the only trace of what went wrong.
         panic!("{error:#}; the files are in {}, the rest is {ground:?}", folder.keep().display())

@@ -11,6 +11,7 @@ use onefold_store::{Advance, Advanced, Claim, Claimed, Step, StoreError};
 use tokio_postgres::Transaction;
 
 use crate::advance::AdvanceWork;
+use crate::alone;
 use crate::ask::{Ask, Within};
 use crate::begin::BeginWork;
 use crate::claim::{ClaimWork, RawClaimed};
@@ -79,6 +80,9 @@ impl PostgresStore {
 
     pub(crate) async fn claim_by<A: Ask>(&self, ask: &A, claim: Claim) -> Result<Claimed, A::Error> {
         let work = ClaimWork::new(claim, |scope| self.bucket(scope), any_shard());
+        if let Some(now) = alone::claim(&work, ask).await? {
+            return Ok(Claimed::Won { now });
+        }
         Ok(match only(ClaimWork::run(&[work], ask).await?)? {
             RawClaimed::Won { now } => Claimed::Won { now },
             RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(self.sealer())?)),
@@ -93,7 +97,15 @@ impl PostgresStore {
                 let work = BeginWork::new(advance, |scope| self.bucket(scope), any_shard());
                 BeginWork::run(&[work], ask).await?
             }
-            _ => AdvanceWork::run(&[AdvanceWork::new(advance, self.sealer())], ask).await?,
+            _ => {
+                let work = AdvanceWork::new(advance, self.sealer());
+                if let Some(settling) = work.settling()
+                    && let Some(done) = alone::settle(&settling, ask).await?
+                {
+                    return Ok(done.open(self.sealer())?);
+                }
+                AdvanceWork::run(&[work], ask).await?
+            }
         };
         Ok(only(answers)?.open(self.sealer())?)
     }

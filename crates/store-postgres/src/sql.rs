@@ -5,16 +5,20 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Address, Options, PostgresStore};
 use crate::{
-    acts, advance, atomic::new, begin, check, claim, consume, counts, events, grants, inbox, inbox_row,
-    inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps, store,
-    survey, sweep, tx,
+    acts, advance, alone, atomic::new, begin, check, claim, consume, counts, events, grants, inbox,
+    inbox_row, inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps,
+    store, survey, sweep, tx,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 62] = [
+const STATEMENTS: [(&str, &str); 66] = [
+    ("claim alone", alone::CLAIM),
+    ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
+    ("look", new::LOOK),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
+    ("finish, prepared", new::FINISH_PREPARED),
     ("effect", tx::EFFECT),
     ("apply", tx::APPLY),
     ("version", tx::VERSION),

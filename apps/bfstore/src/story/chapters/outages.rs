@@ -175,6 +175,12 @@ pub(super) async fn locked(play: &mut Play) -> anyhow::Result<()> {
     }
     let got = pressed.await?;
     ensure!(got.order() == Some(1), "the order was not placed: {got:?}");
+    play.rest().await?;
+    // A transaction that is run again is no matter of whoever has asked for it.
+    for (caller, asked) in [("storefront", "order"), ("order", "inventory")] {
+        let known = play.shopper.knows(play.stage.url(caller), play.stage.url(asked)).await?;
+        ensure!(known.retries == 0, "{caller} had to ask {asked} again: {known:?}");
+    }
     Ok(())
 }
 
