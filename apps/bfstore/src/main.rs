@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bfstore::ground::{Databases, Events, Ground};
+use bfstore::matrix::{Matrix, Outcome};
 use bfstore::service::Settings;
 use bfstore::stage::{Set, Stage};
-use bfstore::{SECRETS_VARIABLE, check, contracts, outside, services, story};
+use bfstore::{SECRETS_VARIABLE, check, contracts, outside, safeguard, services, story, unprotected};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -45,6 +46,20 @@ enum Command {
         #[arg(long)]
         folder: PathBuf,
     },
+    /// Repeat everything by every source of repetition while the services are killed, and count the effects
+    Matrix {
+        /// How many
+        #[arg(long, default_value_t = 1000)]
+        checkouts: usize,
+        /// Deals the sources and the kills; printed, to play the same again
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Where the databases and logs are; a temporary folder otherwise
+        #[arg(long)]
+        folder: Option<PathBuf>,
+    },
+    /// Take one protection away at a time, and show the duplicate that it prevents
+    Unprotected,
     /// Print what each operation promises
     Contracts,
     /// One of the services
@@ -68,6 +83,9 @@ enum Command {
         /// The build of the handlers of messages
         #[arg(long, default_value = env!("CARGO_PKG_VERSION"))]
         build: String,
+        /// Started by the rig, which may take protections away
+        #[arg(long)]
+        rig: bool,
     },
     /// The payment provider and the mail server
     #[command(hide = true)]
@@ -114,8 +132,11 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             return story::tell(&std::env::current_exe()?, &on.ground(), &chapter).await;
         }
         Command::Check { folder } => return check::tell(&folder),
+        Command::Matrix { checkouts, seed, folder } => return matrix(checkouts, seed, folder).await,
+        Command::Unprotected => return unprotected::show(&std::env::current_exe()?).await,
         Command::Contracts => print!("{}", contracts::printed()),
-        Command::Service { name, database, events, place, listen, peer, retention, build } => {
+        Command::Service { name, database, events, place, listen, peer, retention, build, rig } => {
+            safeguard::take_away(rig)?;
             let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;
             let secrets: BTreeMap<String, String> = serde_json::from_str(&secrets)?;
             let (peers, retention) = (peer.into_iter().collect(), retention.map(Duration::from_secs));
@@ -126,6 +147,18 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Outside { listen } => outside::run(listen).await?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn matrix(checkouts: usize, seed: Option<u64>, folder: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let seed = seed.unwrap_or_else(rand::random);
+    println!("seed {seed}");
+    let temporary = tempfile::tempdir()?;
+    let folder = folder.unwrap_or_else(|| temporary.path().to_owned());
+    std::fs::create_dir_all(&folder)?;
+    let folder = folder.canonicalize()?;
+    let outcome: Outcome = Matrix { checkouts, seed }.run(&std::env::current_exe()?, &folder).await?;
+    print!("{outcome}");
+    Ok(if outcome.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn up(folder: Option<PathBuf>, ground: Ground) -> anyhow::Result<()> {
