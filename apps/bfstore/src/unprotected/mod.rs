@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -48,12 +49,16 @@ pub async fn show(binary: &Path) -> anyhow::Result<ExitCode> {
     let (places, mut playing) = (Arc::new(Semaphore::new(STAGES_MAX)), JoinSet::new());
     for (place, protection) in Safeguard::ALL.into_iter().enumerate() {
         let (places, binary) = (places.clone(), PathBuf::from(binary));
-        playing.spawn(async move {
-            let _place = places.acquire().await?;
-            eprintln!("{}", protection.name());
-            let scene = Scene::of(protection);
-            let shown = scene.play(&binary).await?;
-            anyhow::Ok((place, scene, shown))
+        // On a thread of its own: a scene waits for async closures, and the compiler cannot tell that these may be sent.
+        let runtime = Handle::current();
+        playing.spawn_blocking(move || {
+            runtime.block_on(async move {
+                let _place = places.acquire().await?;
+                eprintln!("{}", protection.name());
+                let scene = Scene::of(protection);
+                let shown = scene.play(&binary).await?;
+                anyhow::Ok((place, scene, shown))
+            })
         });
     }
     let mut played = Vec::new();
