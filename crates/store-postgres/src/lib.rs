@@ -64,6 +64,7 @@ mod survey;
 mod sweep;
 mod tls;
 mod tx;
+mod versions;
 
 pub use address::Address;
 pub use atomic::{Ending, PostgresWork};

@@ -7,11 +7,11 @@ use crate::{Address, Options, PostgresStore};
 use crate::{
     acts, advance, alone, atomic::new, begin, check, claim, consume, counts, events, grants, inbox,
     inbox_row, inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps,
-    store, survey, sweep, tx,
+    store, survey, sweep, tx, versions,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 66] = [
+const STATEMENTS: [(&str, &str); 69] = [
     ("claim alone", alone::CLAIM),
     ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
@@ -23,6 +23,7 @@ const STATEMENTS: [(&str, &str); 66] = [
     ("apply", tx::APPLY),
     ("version", tx::VERSION),
     ("superseded", tx::SUPERSEDED),
+    ("forget entity", tx::FORGET),
     ("put step", steps::PUT),
     ("steps", steps::OF),
     ("claim", claim::CLAIM),
@@ -72,6 +73,8 @@ const STATEMENTS: [(&str, &str); 66] = [
     ("count deliveries", marks::COUNT),
     ("unpark", marks::UNPARK),
     ("sweep inbox", marks::SWEEP),
+    ("sweep entities", versions::ENTITIES),
+    ("sweep notes", versions::NOTES),
     ("grant", permits::GRANT),
     ("permits", permits::OF),
     ("revoke", permits::REVOKE),

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
-use onefold_store::{Applied, Sealer, StoreError};
+use onefold_store::{Applied, Sealer, StoreError, Versions};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -28,6 +28,7 @@ pub(crate) const APPLY: &str =
     ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at
     WHERE p.version < excluded.version";
 pub(crate) const VERSION: &str = "SELECT version FROM onefold.projections WHERE entity = $1";
+pub(crate) const FORGET: &str = "DELETE FROM onefold.projections WHERE entity = $1";
 pub(crate) const SUPERSEDED: &str = "INSERT INTO onefold.superseded (entity, version, operation, at)
     VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
 
@@ -80,6 +81,7 @@ pub struct PostgresTx {
     now: StoreTime,
     makes: Makes,
     made_messages: bool,
+    versions: Versions,
     correlation: Option<String>,
     failed: Option<Failed>,
 }
@@ -92,13 +94,18 @@ impl PostgresTx {
         now: StoreTime,
         makes: Makes,
     ) -> PostgresTx {
-        let (made_messages, correlation, failed) = (false, None, None);
-        PostgresTx { held, operation, about, now, makes, made_messages, correlation, failed }
+        let (made_messages, versions, correlation, failed) = (false, Versions::default(), None, None);
+        PostgresTx { held, operation, about, now, makes, made_messages, versions, correlation, failed }
     }
 
     /// Whether it has made any messages.
     pub(crate) fn made_messages(&self) -> bool {
         self.made_messages
+    }
+
+    /// What it was told of versions.
+    pub(crate) fn versions(&self) -> Versions {
+        self.versions
     }
 
     pub(crate) fn into_parts(self) -> (Held, Option<Failed>) {
@@ -177,7 +184,15 @@ impl PostgresTx {
 
     /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
     /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
+    /// A message whose handler is told [`Applied::Superseded`], and of nothing that it is newer, is marked as
+    /// superseded.
     pub async fn apply_if_newer(&mut self, entity: &str, version: i64) -> Result<Applied, TxError> {
+        let applied = self.note_version(entity, version).await?;
+        self.versions.note(applied);
+        Ok(applied)
+    }
+
+    async fn note_version(&mut self, entity: &str, version: i64) -> Result<Applied, TxError> {
         let (operation, at) = (self.operation, self.now.0);
         let entity = entity.as_bytes();
         if self.execute(APPLY, &[&entity, &version, &at]).await? == 1 {
@@ -189,6 +204,12 @@ impl PostgresTx {
         }
         self.execute(SUPERSEDED, &[&entity, &version, &operation.as_bytes().as_slice(), &at]).await?;
         Ok(Applied::Superseded)
+    }
+
+    /// Forgets the version of an entity that is deleted for good, in this transaction: versions are kept until then. An
+    /// event from before that comes later is new again. False: nothing was known of it.
+    pub async fn forget_entity(&mut self, entity: &str) -> Result<bool, TxError> {
+        Ok(self.execute(FORGET, &[&entity.as_bytes()]).await? == 1)
     }
 
     /// Makes a message on its way out, in this transaction. False: it was made before, and nothing is written; what it

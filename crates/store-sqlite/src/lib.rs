@@ -59,6 +59,7 @@ mod store;
 mod survey;
 mod sweep;
 mod tx;
+mod versions;
 mod writer;
 
 pub use closure::SqliteWork;

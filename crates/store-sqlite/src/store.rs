@@ -34,8 +34,11 @@ use crate::readers::Readers;
 use crate::stats::{Counts, Stats};
 use crate::steps::{RawStepPut, StepWork};
 use crate::sweep::SweepWork;
+use crate::versions::Place;
 use crate::writer::Writer;
-use crate::{OpenError, Options, check, events, inventory, list, open, probes, read, steps, survey, sweep};
+use crate::{
+    OpenError, Options, check, events, inventory, list, migrate, open, probes, read, steps, survey, sweep,
+};
 
 /// What a job costs beside its payload: its row, its index entries.
 const JOB_BYTES: usize = 1024;
@@ -53,6 +56,7 @@ pub struct SqliteStore {
     pub(crate) own_readers: Readers,
     counts: Arc<Counts>,
     pub(crate) hints: Arc<Hints>,
+    pub(crate) versions: Arc<Place>,
     /// Tells this store's sweeps from those of other processes.
     sweeper: i64,
     queue: Arc<Queue>,
@@ -114,6 +118,7 @@ impl SqliteStore {
             readers: Readers::new(opened.path),
             counts,
             hints,
+            versions: Arc::default(),
             sweeper: rand::random(),
             queue: Arc::default(),
             jobs: Some(jobs),
@@ -146,6 +151,12 @@ impl SqliteStore {
     /// Looks at the content and changes nothing. Walks over the whole file.
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
         self.readers.run(check::run).await
+    }
+
+    /// The schema that the file has: [`SCHEMA_VERSION`](crate::SCHEMA_VERSION), or that of a later release, which lets
+    /// this one work.
+    pub async fn schema(&self) -> Result<u32, StoreError> {
+        self.readers.run(|connection| migrate::versions(connection).map(|(schema, _)| schema)).await
     }
 
     /// Counts what stands, by walking over the tables.

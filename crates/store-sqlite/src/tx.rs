@@ -7,7 +7,7 @@
 use std::fmt;
 
 use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
-use onefold_store::{Applied, Sealer};
+use onefold_store::{Applied, Sealer, Versions};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Statement, params};
 
 use crate::batch::Batch;
@@ -20,6 +20,7 @@ const EFFECT: &str =
 const VERSION: &str = "SELECT version FROM onefold_projections WHERE entity = ?1";
 const APPLY: &str = "INSERT INTO onefold_projections (entity, version, at) VALUES (?1, ?2, ?3)
     ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at";
+const FORGET: &str = "DELETE FROM onefold_projections WHERE entity = ?1";
 const SUPERSEDED: &str = "INSERT INTO onefold_superseded (entity, version, operation, at)
     VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
 const SAVE: &str = "SAVEPOINT message";
@@ -27,7 +28,7 @@ const UNDO: &str = "ROLLBACK TO message";
 const KEEP: &str = "RELEASE message";
 
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, SUPERSEDED];
+pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, FORGET, SUPERSEDED];
 
 /// An open transaction. Cannot be kept, sent elsewhere or waited in:
 ///
@@ -45,6 +46,7 @@ pub struct SqliteTx<'t> {
     operation: OperationId,
     about: About,
     made_messages: bool,
+    versions: Versions,
     correlation: Option<String>,
     now: StoreTime,
 }
@@ -64,7 +66,7 @@ impl<'t> SqliteTx<'t> {
     ) -> SqliteTx<'t> {
         let Batch { connection, fence, identity_key, moment, seq, .. } = batch;
         let now = moment.time;
-        let (made_messages, correlation) = (false, None);
+        let (made_messages, versions, correlation) = (false, Versions::default(), None);
         SqliteTx {
             connection,
             fence,
@@ -74,6 +76,7 @@ impl<'t> SqliteTx<'t> {
             operation,
             about,
             made_messages,
+            versions,
             correlation,
             now,
         }
@@ -82,6 +85,11 @@ impl<'t> SqliteTx<'t> {
     /// Whether it has made any messages.
     pub(crate) fn made_messages(&self) -> bool {
         self.made_messages
+    }
+
+    /// What it was told of versions.
+    pub(crate) fn versions(&self) -> Versions {
+        self.versions
     }
 
     /// Ties the messages that are made from here on to a workflow: those that name no correlation id carry this one.
@@ -150,9 +158,11 @@ impl<'t> SqliteTx<'t> {
 
     /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
     /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
+    /// A message whose handler is told [`Applied::Superseded`], and of nothing that it is newer, is marked as
+    /// superseded.
     pub fn apply_if_newer(&mut self, entity: &str, version: i64) -> rusqlite::Result<Applied> {
         let (connection, operation, now) = (self.connection, self.operation, self.now.0);
-        self.fence.lifted(|| {
+        let applied: rusqlite::Result<Applied> = self.fence.lifted(|| {
             let known: Option<i64> =
                 connection.prepare_cached(VERSION)?.query_row([entity], |row| row.get(0)).optional()?;
             match known {
@@ -167,7 +177,16 @@ impl<'t> SqliteTx<'t> {
                     Ok(Applied::Newer)
                 }
             }
-        })
+        });
+        let applied = applied?;
+        self.versions.note(applied);
+        Ok(applied)
+    }
+
+    /// Forgets the version of an entity that is deleted for good, in this transaction: versions are kept until then. An
+    /// event from before that comes later is new again. False: nothing was known of it.
+    pub fn forget_entity(&mut self, entity: &str) -> rusqlite::Result<bool> {
+        self.fence.lifted(|| Ok(self.connection.prepare_cached(FORGET)?.execute([entity])? == 1))
     }
 
     /// Makes a message on its way out, in this transaction. False: it was made before, and nothing is written; what it

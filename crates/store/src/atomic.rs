@@ -128,6 +128,26 @@ pub enum Applied {
     Superseded,
 }
 
+/// What a closure was told of the versions that it asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    newer: bool,
+    superseded: bool,
+}
+
+impl Versions {
+    /// Notes what it was told.
+    pub fn note(&mut self, applied: Applied) {
+        self.newer |= applied == Applied::Newer;
+        self.superseded |= applied == Applied::Superseded;
+    }
+
+    /// Whether newer ones were there before, and none was to be applied: what it was run for came too late.
+    pub fn came_too_late(self) -> bool {
+        self.superseded && !self.newer
+    }
+}
+
 /// A store whose database also holds the rows of the business.
 #[async_trait]
 pub trait AtomicStore: OperationStore {

@@ -22,7 +22,9 @@ mod seal;
 mod steps;
 mod timeline;
 
-pub use atomic::{Applied, AtomicStore, Atomically, Ended, Entry, Finish, NO_OPERATION, WriteStore, Written};
+pub use atomic::{
+    Applied, AtomicStore, Atomically, Ended, Entry, Finish, NO_OPERATION, Versions, WriteStore, Written,
+};
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
 pub use hint::{Hint, Hints};

@@ -131,6 +131,27 @@ async fn b84_an_older_event_that_comes_late_does_not_win_and_is_not_lost() {
         shop.connection().query_row("SELECT status FROM subscriptions", [], |row| row.get(0)).unwrap();
     assert_eq!(status, "active");
     assert_eq!(count(&shop, "SELECT version FROM onefold_superseded WHERE entity = 'sub_1'"), 1);
+    let late = InboxQuery { state: Some(InboxState::Superseded), limit: 9, ..InboxQuery::default() };
+    let listed = shop.onefold.messages().list_incoming(late).await.unwrap();
+    let ids: Vec<_> = listed.entries.iter().map(|entry| entry.identity.message.as_str()).collect();
+    assert_eq!(ids, ["created"], "people see which came too late");
+}
+
+#[tokio::test]
+async fn an_entity_that_is_deleted_for_good_leaves_no_version() {
+    let shop = Shop::open();
+    let inbox = shop.onefold.inbox("orders");
+    let apply = |tx: &mut SqliteTx<'_>, _: &Incoming| {
+        tx.apply_if_newer("order-1", 7)?;
+        Ok(Handled::Done)
+    };
+    let forget = |tx: &mut SqliteTx<'_>, _: &Incoming| {
+        assert!(tx.forget_entity("order-1")? && !tx.forget_entity("order-1")?);
+        Ok(Handled::Done)
+    };
+    assert_eq!(inbox.handle(Inbound::new("shop", "evt-1", "made"), apply).await, DONE);
+    assert_eq!(inbox.handle(Inbound::new("shop", "evt-2", "deleted"), forget).await, DONE);
+    assert_eq!(count(&shop, "SELECT count(*) FROM onefold_projections"), 0);
 }
 
 #[tokio::test]

@@ -45,7 +45,8 @@ impl Handled {
 /// What became of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// It was handled now, and that is durable: `processed`, or `rejected` with its reason.
+    /// It was handled now, and that is durable: `processed`, `superseded` where a newer version was applied before, or
+    /// `rejected` with its reason.
     Done(InboxState),
     /// It was handled before.
     Duplicate,
