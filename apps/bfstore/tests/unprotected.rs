@@ -64,7 +64,9 @@ async fn without_apply_if_newer_an_old_price_wins() {
 fn outside_of_the_rig_no_service_runs_without_a_protection() {
     let folder = tempfile::tempdir().unwrap();
     let mut service = Command::new(BINARY);
-    service.args(["service", "loyalty", "--listen", "127.0.0.1:0", "--folder"]).arg(folder.path());
+    let database = format!("sqlite:{}", folder.path().join("loyalty.db").display());
+    service.args(["service", "loyalty", "--listen", "127.0.0.1:0", "--database", &database]);
+    service.args(["--events", "webhooks", "--place", "bfstore"]);
     service.env("BFSTORE_SECRETS", "{}").env(WITHOUT_VARIABLE, Safeguard::PointsKey.name());
     let ended = service.stdin(Stdio::piped()).output().unwrap();
     assert!(!ended.status.success());
