@@ -40,12 +40,6 @@ enum Command {
         #[command(flatten)]
         on: On,
     },
-    /// Compare marks with effects, and name each mark whose effect is not there; exit code 1 if there is one
-    Check {
-        /// Where the databases are
-        #[arg(long)]
-        folder: PathBuf,
-    },
     /// Repeat everything by every source of repetition while the services are killed, and count the effects
     Matrix {
         /// How many
@@ -60,6 +54,12 @@ enum Command {
     },
     /// Take one protection away at a time, and show the duplicate that it prevents
     Unprotected,
+    /// Compare marks with effects, and name each mark whose effect is not there; exit code 1 if there is one
+    Check {
+        /// Where the databases are
+        #[arg(long)]
+        folder: PathBuf,
+    },
     /// Print what each operation promises
     Contracts,
     /// One of the services
@@ -77,15 +77,15 @@ enum Command {
         /// NAME=URL
         #[arg(long, value_parser = peer)]
         peer: Vec<(String, String)>,
+        /// Started by the rig, which may take protections away
+        #[arg(long)]
+        rig: bool,
         /// Seconds for which finished operations and handled messages are known; otherwise as their contracts say
         #[arg(long)]
         retention: Option<u64>,
         /// The build of the handlers of messages
         #[arg(long, default_value = env!("CARGO_PKG_VERSION"))]
         build: String,
-        /// Started by the rig, which may take protections away
-        #[arg(long)]
-        rig: bool,
     },
     /// The payment provider and the mail server
     #[command(hide = true)]
@@ -131,9 +131,9 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Story { chapter, on } => {
             return story::tell(&std::env::current_exe()?, &on.ground(), &chapter).await;
         }
-        Command::Check { folder } => return check::tell(&folder),
         Command::Matrix { checkouts, seed, folder } => return matrix(checkouts, seed, folder).await,
         Command::Unprotected => return unprotected::show(&std::env::current_exe()?).await,
+        Command::Check { folder } => return check::tell(&folder),
         Command::Contracts => print!("{}", contracts::printed()),
         Command::Service { name, database, events, place, listen, peer, retention, build, rig } => {
             safeguard::take_away(rig)?;
