@@ -15,6 +15,9 @@ use bfstore::{SECRETS_VARIABLE, check, contracts, outside, safeguard, services, 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+/// What the clients of brokers say of themselves is for whoever asks for it.
+const LOG: &str = "info,async_nats=warn,lapin=error";
+
 #[derive(Parser)]
 #[command(about = "A whole checkout as real services, on loopback")]
 struct Args {
@@ -114,7 +117,7 @@ impl On {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("BFSTORE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("BFSTORE_LOG").unwrap_or_else(|_| EnvFilter::new(LOG));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     match run(Args::parse().command).await {
         Ok(code) => code,
