@@ -53,8 +53,21 @@ impl Process {
     /// When the process has ended, or the system has no /proc.
     #[must_use]
     pub fn resident_bytes(self) -> u64 {
+        self.memory("VmRSS:")
+    }
+
+    /// The most resident memory that it ever had, in bytes.
+    ///
+    /// # Panics
+    /// When the process has ended, or the system has no /proc.
+    #[must_use]
+    pub fn peak_bytes(self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(self, name: &str) -> u64 {
         let status = std::fs::read_to_string(self.proc("status")).expect("a process that runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a line of its memory");
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("kB");
         kib * 1024
     }

@@ -56,7 +56,9 @@ impl Boundary {
 
     /// Over an opened store.
     pub fn over(store: Arc<PostgresStore>) -> Boundary {
-        let engine = Engine::new(store.clone(), "library", Limits::default());
+        // As everywhere in the library: the service makes its callers' keys, and counting costs a row each time.
+        let limits = Limits { live_keys_per_scope: None, ..Limits::default() };
+        let engine = Engine::new(store.clone(), "library", limits);
         Boundary { store, engine }
     }
 
@@ -99,8 +101,8 @@ impl Boundary {
 }
 
 impl Boundary {
-    /// Makes a message on its way out in the caller's transaction. False: a message under this id was made before.
-    /// Relays see it once the caller has committed. With an ordering key, whoever makes a message of the same key
+    /// Makes a message on its way out in the caller's transaction. False: it was made before. An id whose message goes
+    /// to another destination or address is an error ([`CallError::NotDone`]). Relays see it once the caller has committed. With an ordering key, whoever makes a message of the same key
     /// waits for the end of this transaction.
     ///
     /// Errors and cancellation: roll back.

@@ -30,6 +30,6 @@ pub(crate) fn asks_for_rerun(error: &sqlx::Error) -> bool {
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Error {
-        Error::Call(CallError::StoreUnavailable(error.to_string()))
+        Error::Call(error.into())
     }
 }

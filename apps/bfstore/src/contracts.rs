@@ -2,7 +2,12 @@
 //!
 //! The keys are business keys, so each scope is the service that owns them; who may ask is the network's business here.
 
+use std::time::Duration;
+
 use onefold::{Operation, Scope};
+
+/// How long the work of a process that has died stands still before another one goes on. Living work renews its lease.
+const LEASE: Duration = Duration::from_secs(6);
 
 /// Every order is placed under the `checkout_id` that the storefront made.
 pub fn place_order() -> Operation {
@@ -16,6 +21,7 @@ pub fn place_order() -> Operation {
 pub fn fulfil_order() -> Operation {
     Operation::new("FulfilOrder", "one reservation, one capture and one confirmation for each order")
         .keep_forever()
+        .lease(LEASE)
 }
 
 /// The last step of the workflow, in the order's own database.
@@ -31,7 +37,9 @@ pub fn reserve() -> Operation {
 
 /// The provider is asked under the `payment_attempt_id`.
 pub fn capture() -> Operation {
-    Operation::new("Capture", "one capture at the provider for each payment_attempt_id").keep_forever()
+    Operation::new("Capture", "one capture at the provider for each payment_attempt_id")
+        .keep_forever()
+        .lease(LEASE)
 }
 
 /// What the provider has done is noted here, with the event that says so.

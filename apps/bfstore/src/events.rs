@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::ground::Events;
+use crate::safeguard::{self, Safeguard};
 use crate::service::Settings;
 
 /// Who sends events to whom. The catalogue is somebody outside of bfstore.
@@ -35,6 +36,10 @@ pub const RECEIVERS: [(&str, &str); 4] = [
     ("payment", "notification"),
     ("catalogue", "storefront"),
 ];
+/// How long a receiver has to answer, and a sending in all: what a relay that has died was sending stands still for not
+/// much longer.
+const ANSWER_MAX: Duration = Duration::from_secs(4);
+const SENDING_MAX: Duration = Duration::from_secs(6);
 /// How old a signed time may be.
 const TOLERANCE: Duration = Duration::from_secs(300);
 /// After an error of the store, before it is asked again.
@@ -95,7 +100,7 @@ impl Event {
 
 /// A receiver as a destination of the relay of `settings`' service.
 pub async fn destination(settings: &Settings, receiver: &str) -> anyhow::Result<Destination> {
-    Ok(Destination::shared(receiver, sink(settings, receiver).await?))
+    Ok(Destination::shared(receiver, sink(settings, receiver).await?).timeout(SENDING_MAX))
 }
 
 /// What takes the events of `settings`' service to a receiver.
@@ -104,7 +109,8 @@ pub async fn sink(settings: &Settings, receiver: &str) -> anyhow::Result<Arc<dyn
     Ok(match &settings.events {
         Events::Webhooks => {
             let endpoint = format!("{}/events/{}", settings.peer(receiver)?, settings.name);
-            Arc::new(HttpSink::new(&endpoint, vec![settings.secret(&settings.name)?])?)
+            let sink = HttpSink::new(&endpoint, vec![settings.secret(&settings.name)?])?;
+            Arc::new(sink.answer_within(ANSWER_MAX))
         }
         Events::Nats(url) => {
             let client = nats::connect(url, async_nats::ConnectOptions::new()).await?;
@@ -213,7 +219,7 @@ async fn take(State(receiving): State<Arc<Receiving>>, headers: HeaderMap, body:
     let line = |name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
     let inbound = Inbound {
         source: (*sender).to_owned(),
-        id: Some(id),
+        id: Key::new(safeguard::key(Safeguard::InboxMark, id.as_str())).ok(),
         ordering_key: line("onefold-ordering-key"),
         headers: headers.keys().filter_map(|name| Some((name.to_string(), line(name.as_str())?))).collect(),
         body: body.to_vec(),

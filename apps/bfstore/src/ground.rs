@@ -95,12 +95,14 @@ impl Events {
     }
 }
 
-impl Ground {
+impl Default for Ground {
     /// Files and webhooks: nothing else has to run.
-    pub fn plain() -> Ground {
+    fn default() -> Ground {
         Ground { databases: Databases::Sqlite, events: Events::Webhooks, name: "bfstore".into() }
     }
+}
 
+impl Ground {
     /// The same under a name of its own.
     pub fn renamed(&self) -> Ground {
         Ground { name: format!("bfstore_{:08x}", rand::random::<u32>()), ..self.clone() }
@@ -194,7 +196,7 @@ mod tests {
     #[test]
     fn each_service_has_a_database_of_its_own_on_the_server_that_is_given() {
         let databases = "postgres://shop@localhost:5432/postgres?sslmode=disable".parse().unwrap();
-        let ground = Ground { databases, ..Ground::plain() };
+        let ground = Ground { databases, ..Ground::default() };
         let order = ground.database("order", Path::new("/tmp")).unwrap();
         assert_eq!(order, "postgres://shop@localhost:5432/bfstore_order?sslmode=disable");
     }

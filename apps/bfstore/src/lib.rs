@@ -9,13 +9,16 @@ pub mod check;
 pub mod contracts;
 pub mod events;
 pub mod ground;
+pub mod matrix;
 pub mod outside;
 pub mod parent;
 pub mod rpc;
+pub mod safeguard;
 pub mod service;
 pub mod services;
 pub mod stage;
 pub mod story;
+pub mod unprotected;
 
 /// The environment variable with the secrets of those who sign events, as a JSON object. Not an argument: those are seen by
 /// every process.

@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bfstore::ground::{Databases, Events, Ground};
+use bfstore::matrix::{Matrix, Outcome};
 use bfstore::service::Settings;
-use bfstore::stage::{Lines, Set, Stage};
+use bfstore::stage::{Set, Stage};
 use bfstore::story::Ledgers;
-use bfstore::{SECRETS_VARIABLE, check, contracts, outside, services, story};
+use bfstore::{SECRETS_VARIABLE, check, contracts, outside, safeguard, services, story, unprotected};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
+
+/// What the clients of brokers say of themselves is for whoever asks for it.
+const LOG: &str = "info,async_nats=warn,lapin=error";
 
 #[derive(Parser)]
 #[command(about = "A whole checkout as real services, on loopback")]
@@ -40,6 +44,20 @@ enum Command {
         #[command(flatten)]
         on: On,
     },
+    /// Repeat everything by every source of repetition while the services are killed, and count the effects
+    Matrix {
+        /// How many
+        #[arg(long, default_value_t = 1000)]
+        checkouts: usize,
+        /// Deals the sources and the kills; printed, to play the same again
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Where the databases and logs are; a temporary folder otherwise
+        #[arg(long)]
+        folder: Option<PathBuf>,
+    },
+    /// Take one protection away at a time, and show the duplicate that it prevents
+    Unprotected,
     /// Compare marks with effects, and name each mark whose effect is not there; exit code 1 if there is one
     Check {
         /// Where the files are
@@ -66,6 +84,9 @@ enum Command {
         /// NAME=URL
         #[arg(long, value_parser = peer)]
         peer: Vec<(String, String)>,
+        /// Started by the rig, which may take protections away
+        #[arg(long)]
+        rig: bool,
         /// Seconds for which finished operations and handled messages are known; otherwise as their contracts say
         #[arg(long)]
         retention: Option<u64>,
@@ -94,13 +115,13 @@ struct On {
 
 impl On {
     fn ground(self) -> Ground {
-        Ground { databases: self.database, events: self.events, ..Ground::plain() }
+        Ground { databases: self.database, events: self.events, ..Ground::default() }
     }
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("BFSTORE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("BFSTORE_LOG").unwrap_or_else(|_| EnvFilter::new(LOG));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     match run(Args::parse().command).await {
         Ok(code) => code,
@@ -117,12 +138,15 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Story { chapter, on } => {
             return story::tell(&std::env::current_exe()?, &on.ground(), &chapter).await;
         }
+        Command::Matrix { checkouts, seed, folder } => return matrix(checkouts, seed, folder).await,
+        Command::Unprotected => return unprotected::show(&std::env::current_exe()?).await,
         Command::Check { folder, database } => {
-            let ground = Ground { databases: database, ..Ground::plain() };
+            let ground = Ground { databases: database, ..Ground::default() };
             return check::tell(&Ledgers::at(&ground, &folder).await?).await;
         }
         Command::Contracts => print!("{}", contracts::printed()),
-        Command::Service { name, database, events, place, listen, peer, retention, build } => {
+        Command::Service { name, database, events, place, listen, peer, retention, build, rig } => {
+            safeguard::take_away(rig)?;
             let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;
             let secrets: BTreeMap<String, String> = serde_json::from_str(&secrets)?;
             let (peers, retention) = (peer.into_iter().collect(), retention.map(Duration::from_secs));
@@ -135,13 +159,25 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+async fn matrix(checkouts: usize, seed: Option<u64>, folder: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let seed = seed.unwrap_or_else(rand::random);
+    println!("seed {seed}");
+    let temporary = tempfile::tempdir()?;
+    let folder = folder.unwrap_or_else(|| temporary.path().to_owned());
+    std::fs::create_dir_all(&folder)?;
+    let folder = folder.canonicalize()?;
+    let outcome: Outcome = Matrix { checkouts, seed }.run(&std::env::current_exe()?, &folder).await?;
+    print!("{outcome}");
+    Ok(if outcome.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 async fn up(folder: Option<PathBuf>, ground: Ground) -> anyhow::Result<()> {
     let temporary = tempfile::tempdir()?;
     let folder = folder.unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
-    let set = Set { lines: Lines::Straight, ground };
-    let stage = Stage::start(&std::env::current_exe()?, &folder, set).await?;
+    let set = Set { ground, ..Set::default() };
+    let stage = Stage::start_set(&std::env::current_exe()?, &folder, set).await?;
     println!("shop       {}/", stage.url("storefront"));
     println!("outside    {}/happened", stage.url("outside"));
     println!("files      {}", folder.display());

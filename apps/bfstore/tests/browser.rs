@@ -5,11 +5,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bfstore::ground::Ground;
-use bfstore::stage::{Lines, Set, Stage};
+use bfstore::stage::{Lines, Stage};
 use bfstore::story::Ledgers;
+use onefold::client::once_client;
 use onefold_testkit::{Browser, TestDirectory, wait};
 use thirtyfour::prelude::*;
+
+/// How long the browser has to do what it is told.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A shop with its page open.
 struct Visit {
@@ -25,11 +28,12 @@ impl Visit {
     async fn begin(what: &str) -> Option<Visit> {
         let directory = TestDirectory::create();
         let browser = Browser::start(what, &directory)?;
-        let set = Set { lines: Lines::CanLose, ground: Ground::plain() };
-        let stage =
-            Stage::start(Path::new(env!("CARGO_BIN_EXE_bfstore")), directory.path(), set).await.unwrap();
+        let binary = Path::new(env!("CARGO_BIN_EXE_bfstore"));
+        let stage = Stage::start(binary, directory.path(), Lines::CanLose).await.unwrap();
         let ledgers = Ledgers::of(&stage).await.unwrap();
-        let page = WebDriver::new(browser.url(), Capabilities::from(browser.capabilities())).await.unwrap();
+        let http = once_client(|ours| ours.timeout(ANSWER_MAX)).unwrap();
+        let capabilities = Capabilities::from(browser.capabilities());
+        let page = WebDriver::builder(browser.url(), capabilities).client(http).connect().await.unwrap();
         page.set_window_rect(0, 0, 800, 900).await.unwrap();
         page.goto(stage.url("storefront")).await.unwrap();
         Some(Visit { stage, ledgers, page, _browser: browser, directory })

@@ -29,7 +29,7 @@ async fn play(name: &str, ground: &Ground) {
 /// Databases on the server of this run.
 fn on_postgres(what: &str, events: Events) -> Option<Ground> {
     let server = postgres::shared().map_err(|why| skipped(what, &why)).ok()?;
-    Some(Ground { databases: Databases::Postgres(server), events, ..Ground::plain() })
+    Some(Ground { databases: Databases::Postgres(server), events, ..Ground::default() })
 }
 
 /// Makes a test of each chapter on each ground.
@@ -39,7 +39,7 @@ macro_rules! chapters {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    super::play($chapter, &super::Ground::plain()).await;
+                    super::play($chapter, &super::Ground::default()).await;
                 }
             )+
         }

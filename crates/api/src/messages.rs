@@ -73,10 +73,9 @@ pub(crate) async fn show_outgoing(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let messages = &admin.messages;
     let id = Key::new(id).map_err(|error| invalid(error.to_string()))?;
-    let shown = messages.outgoing(&id).await?.ok_or_else(no_message)?;
-    Ok(Json(view::outgoing_with_history(&shown.entry, &shown.acts, messages.now().await?)))
+    let shown = admin.messages.outgoing(&id).await?.ok_or_else(no_message)?;
+    Ok(Json(view::outgoing_with_history(&shown.entry, &shown.acts, shown.now)))
 }
 
 #[derive(Deserialize, Serialize)]
@@ -188,11 +187,9 @@ pub(crate) async fn show_incoming(
     State(admin): State<Admin>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let messages = &admin.messages;
-    let shown = messages.incoming(incoming_id(&id)?).await?.ok_or_else(no_message)?;
+    let shown = admin.messages.incoming(incoming_id(&id)?).await?.ok_or_else(no_message)?;
     let kept = shown.kept.as_ref().map(|kept| view::Content { headers: &kept.headers, body: &kept.body });
-    let now = messages.now().await?;
-    let view = view::incoming_with_history(&shown.entries, kept, &shown.acts, now);
+    let view = view::incoming_with_history(&shown.entries, kept, &shown.acts, shown.now);
     Ok(Json(view.ok_or_else(no_message)?))
 }
 

@@ -6,11 +6,11 @@
 use axum::body::Body;
 use http::Request;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use onefold_library::OperationId;
 use onefold_canon::BodyHasher;
 use onefold_core::path::{normal_path, normal_query};
-use onefold_core::{Identity, Problem};
+use onefold_core::{CORRELATION_ID, Identity, Problem, correlation_id};
 use onefold_http::{ProblemDocument, RequestHead, answers, body_kind, fingerprint, header_key};
+use onefold_library::OperationId;
 
 use crate::Protected;
 use crate::protection::Shared;
@@ -56,6 +56,11 @@ pub(crate) async fn admit(shared: &Shared, request: Request<Body>) -> Result<Adm
     let operation = contract.operation.clone();
     let id = Identity { scope: scope.clone(), operation, key: key.clone() };
     let id = id.id(&shared.secret, contract.key.time);
-    parts.extensions.insert(Protected(shared.operation.call_as(scope, key, fingerprint)));
+    let mut call = shared.operation.call_as(scope, key, fingerprint);
+    let said = parts.headers.get(CORRELATION_ID).and_then(|said| said.to_str().ok());
+    if let Some(said) = said.and_then(correlation_id) {
+        call = call.correlated(said);
+    }
+    parts.extensions.insert(Protected(call));
     Ok(Admitted { request: Request::from_parts(parts, Body::from(bytes)), operation: Some(id) })
 }

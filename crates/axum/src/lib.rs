@@ -39,6 +39,8 @@ mod page;
 mod protected;
 mod protection;
 mod reply;
+#[cfg(feature = "webhooks")]
+mod webhooks;
 
 pub use onefold_core::contract::ScopeSource;
 pub use onefold_http::TokenRule;
@@ -46,6 +48,8 @@ pub use page::operations;
 pub use protected::Protected;
 pub use protection::Protection;
 pub use reply::{Refused, Reply};
+#[cfg(feature = "webhooks")]
+pub use webhooks::Webhooks;
 
 /// The path of operations' pages.
 const OPERATIONS: &str = "/operations";

@@ -6,9 +6,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use http::{HeaderValue, Request, header};
-use onefold_library::{AtomicStore, Onefold, OperationId};
 use onefold_core::Problem;
 use onefold_http::{ProblemDocument, answers, view};
+use onefold_library::{AtomicStore, Onefold, OperationId};
 
 use crate::{OPERATIONS, POLICY, Protection};
 

@@ -10,10 +10,10 @@ use std::task::{Context, Poll};
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Request};
-use onefold_library::{AtomicStore, Onefold, Operation, Scope};
 use onefold_core::IdentityKey;
 use onefold_core::contract::{KeyRule, ScopeSource};
 use onefold_http::{Missing, OPERATION, TokenRule, Trust, scope};
+use onefold_library::{AtomicStore, Onefold, Operation, Scope};
 use tower::{Layer, Service};
 
 use crate::OPERATIONS;

@@ -3,9 +3,9 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use onefold_library::{CallError, Done, State};
 use onefold_core::{Problem, retry};
 use onefold_http::{ProblemDocument, REPLAYED, answers};
+use onefold_library::{CallError, Done, State};
 use serde::Serialize;
 use serde_json::json;
 
@@ -119,20 +119,23 @@ impl IntoResponse for Refused {
 /// Nothing happened: the business alone could say more, and its error is for the log.
 fn not_done(retryable: bool) -> Response {
     let status = if retryable { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
-    let document = json!({
-        "type": "about:blank",
-        "title": "Nothing was done",
-        "status": status.as_u16(),
-        "safe_to_use_new_key": true,
-    });
+    let document = json!({ "title": "Nothing was done", "safe_to_use_new_key": true });
+    let mut response = problem_document(status, document);
+    if retryable {
+        let after = retry::whole_seconds(retry::RETRY_AFTER_MIN);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(after));
+    }
+    response
+}
+
+/// A problem that is in no catalogue.
+pub(crate) fn problem_document(status: StatusCode, mut document: serde_json::Value) -> Response {
+    document["type"] = "about:blank".into();
+    document["status"] = status.as_u16().into();
     let mut response = Response::new(Body::from(document.to_string()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if retryable {
-        let after = retry::whole_seconds(retry::RETRY_AFTER_MIN);
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(after));
-    }
     response
 }

@@ -19,15 +19,34 @@ pub(crate) struct Letter {
     pub(crate) bytes: Vec<u8>,
 }
 
+/// The Message-ID of a mail: the same in every sending. `None`: it is no mail that could be sent.
+pub(crate) fn id_of(message: &Message, sender: Option<&Mailbox>) -> Option<String> {
+    let from = match media_type(message).as_str() {
+        mail::MEDIA_TYPE => {
+            let mail: Mail = serde_json::from_slice(&message.body).ok()?;
+            mail.from.map_or_else(|| sender.cloned(), |from| mailbox(&from, "from").ok())?
+        }
+        "message/rfc822" => match raw::field(&message.body, "Message-ID") {
+            Some(own) => return Some(own.trim().to_owned()),
+            None => sender_of(&message.body, sender).ok()?,
+        },
+        _ => return None,
+    };
+    Some(message_id(message.id.as_str(), &from.email))
+}
+
 /// `sender` is whom the mail is from where it does not say so itself.
 pub(crate) fn letter(message: &Message, sender: Option<&Mailbox>) -> Result<Letter, String> {
-    let media_type = wire::line(&message.headers, wire::CONTENT_TYPE).unwrap_or_default();
-    let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match media_type.as_str() {
+    match media_type(message).as_str() {
         mail::MEDIA_TYPE => written(message, sender),
         "message/rfc822" => as_it_is(message, sender),
         _ => Err(format!("the content-type is neither {} nor message/rfc822", mail::MEDIA_TYPE)),
     }
+}
+
+fn media_type(message: &Message) -> String {
+    let line = wire::line(&message.headers, wire::CONTENT_TYPE).unwrap_or_default();
+    line.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 /// A mail written from its parts.
@@ -75,11 +94,7 @@ fn as_it_is(message: &Message, sender: Option<&Mailbox>) -> Result<Letter, Strin
     if raw::field(mail, "Bcc").is_some() {
         return Err("a field Bcc would be shown to everybody; put such recipients into the address".into());
     }
-    let from = match (raw::field(mail, "Sender").or_else(|| raw::field(mail, "From")), sender) {
-        (Some(from), _) => list(&from, "From")?.into_iter().next(),
-        (None, sender) => sender.cloned(),
-    };
-    let from = from.ok_or("the mail has no sender, and neither has its destination")?;
+    let from = sender_of(mail, sender)?;
     let recipients = match message.address.trim() {
         "" => {
             let mut all = Vec::new();
@@ -100,6 +115,15 @@ fn as_it_is(message: &Message, sender: Option<&Mailbox>) -> Result<Letter, Strin
     }
     bytes.extend(raw::lines_ended(mail));
     Ok(Letter { envelope, bytes })
+}
+
+/// Whom a mail that was written elsewhere is from.
+fn sender_of(mail: &[u8], sender: Option<&Mailbox>) -> Result<Mailbox, String> {
+    let from = match (raw::field(mail, "Sender").or_else(|| raw::field(mail, "From")), sender) {
+        (Some(from), _) => list(&from, "From")?.into_iter().next(),
+        (None, sender) => sender.cloned(),
+    };
+    from.ok_or_else(|| "the mail has no sender, and neither has its destination".into())
 }
 
 /// The same in every sending: the message's id where it may stand in a Message-ID, else its digest.

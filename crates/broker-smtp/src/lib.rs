@@ -10,6 +10,7 @@
 //! `docs/brokers.md`.
 
 mod address;
+mod archive;
 mod conversation;
 mod letter;
 pub mod limits;
@@ -17,6 +18,8 @@ mod raw;
 mod server;
 mod sink;
 
+pub use archive::MailLookUp;
+pub use onefold_messages::Found;
 pub use onefold_messages::mail::Mail;
 pub use server::SetupError;
 pub use sink::SmtpSink;

@@ -1,5 +1,6 @@
 //! The destination and its settings.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,6 +9,7 @@ use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::extension::ClientId;
 use onefold_messages::{Destination, IfLost, Message, Sending, Sink};
 
+use crate::archive::{Archive, Asking, MailLookUp};
 use crate::conversation::{self, Limits};
 use crate::letter::letter;
 use crate::limits::{ANSWER_WITHIN, ATTEMPTS, BACKOFF, CONNECTIONS, UP_TO_THE_DOT};
@@ -20,6 +22,7 @@ pub struct SmtpSink {
     sender: Option<Mailbox>,
     if_lost: IfLost,
     answer_within: Duration,
+    archive: Option<Archive>,
 }
 
 impl SmtpSink {
@@ -39,7 +42,8 @@ impl SmtpSink {
     }
 
     fn over(server: Server) -> SmtpSink {
-        SmtpSink { server, sender: None, if_lost: IfLost::Hold, answer_within: ANSWER_WITHIN }
+        let (if_lost, answer_within) = (IfLost::Hold, ANSWER_WITHIN);
+        SmtpSink { server, sender: None, if_lost, answer_within, archive: None }
     }
 
     /// Another port.
@@ -89,15 +93,27 @@ impl SmtpSink {
         self
     }
 
+    /// Looks up mails that are `outcome_unknown`, about this often: what is found is delivered, and what is not there for
+    /// long enough is sent again.
+    pub fn look_up(mut self, archive: impl MailLookUp, every: Duration) -> SmtpSink {
+        self.archive = Some(Archive { of: Arc::new(archive), every });
+        self
+    }
+
     /// The destination with the settings of [`crate::limits`]: what it says about time-outs, pauses and the number of
     /// connections fits mail, the relay's own defaults do not.
     pub fn destination(self, name: impl Into<String>) -> Destination {
         let timeout = UP_TO_THE_DOT + self.answer_within + Duration::from_secs(5);
-        Destination::new(name, self)
+        let (archive, sender) = (self.archive.clone(), self.sender.clone());
+        let destination = Destination::new(name, self)
             .timeout(timeout)
             .backoff(BACKOFF)
             .attempts(Some(ATTEMPTS))
-            .concurrency(CONNECTIONS)
+            .concurrency(CONNECTIONS);
+        match archive {
+            Some(Archive { of, every }) => destination.look_up(Asking { of, sender }, every),
+            None => destination,
+        }
     }
 }
 

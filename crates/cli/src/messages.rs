@@ -26,8 +26,7 @@ pub(crate) async fn outbox(common: &Common, command: Outbox) -> Result<ExitCode,
         Outbox::Show { id } => {
             let id = Key::new(id).map_err(|error| usage("ID", &error))?;
             let shown = messages.outgoing(&id).await.map_err(unavailable)?.ok_or_else(no_message)?;
-            let now = messages.now().await.map_err(unavailable)?;
-            show(common.output, &view::outgoing_with_history(&shown.entry, &shown.acts, now))
+            show(common.output, &view::outgoing_with_history(&shown.entry, &shown.acts, shown.now))
         }
         Outbox::Redrive(wanted) => {
             let act = act_on_outgoing(wanted)?;
@@ -46,8 +45,7 @@ pub(crate) async fn inbox(common: &Common, command: Inbox) -> Result<ExitCode, F
             let shown = shown.ok_or_else(no_message)?;
             let kept =
                 shown.kept.as_ref().map(|kept| view::Content { headers: &kept.headers, body: &kept.body });
-            let now = messages.now().await.map_err(unavailable)?;
-            let view = view::incoming_with_history(&shown.entries, kept, &shown.acts, now);
+            let view = view::incoming_with_history(&shown.entries, kept, &shown.acts, shown.now);
             show(common.output, &view.ok_or_else(no_message)?)
         }
         Inbox::Redrive { ids, reason } => {

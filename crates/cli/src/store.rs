@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use onefold_config::{Settings, StoreSettings, StoreUrl};
+use onefold_config::{Settings, StoreAccess, StoreSettings, StoreUrl};
 use onefold_engine::{Engine, Limits};
 use onefold_messages::{MessageStore, Messages};
 use onefold_store::{OperationStore, OutboxStore};
@@ -26,8 +26,8 @@ impl Place {
     pub(crate) fn of(common: &Common) -> Result<Place, Failure> {
         let mut place = match &common.config {
             Some(path) => {
-                let settings = Settings::load(path).map_err(|error| Failure::usage(error.to_string()))?;
-                Place::of_settings(&settings)
+                let access = StoreAccess::load(path).map_err(|error| Failure::usage(error.to_string()))?;
+                Place { url: access.store.url, seal_keys: access.encryption, migrate: access.store.migrate }
             }
             None => Place { url: StoreSettings::default().url, seal_keys: Vec::new(), migrate: false },
         };
@@ -134,10 +134,27 @@ pub(crate) async fn engine(common: &Common) -> Result<Engine, Failure> {
     Ok(Engine::new(store.operations(), "cli", Limits::default()))
 }
 
+/// What is told of a schema that this release can work on.
+fn migrated(url: &StoreUrl, found: u32, own: u32) -> String {
+    if found > own {
+        return format!(
+            "{url} has schema {found} of a later release, which lets this one (schema {own}) work; nothing was changed"
+        );
+    }
+    format!("{url} has the schema of this release ({own})")
+}
+
 /// `onefold store migrate`
 pub(crate) async fn migrate(common: &Common) -> Result<ExitCode, Failure> {
     let place = Place { migrate: true, ..Place::of(common)? };
-    place.open().await?;
-    print(format!("{} has the schema of this release", place.url))?;
+    let (found, own) = match place.open().await? {
+        Store::Sqlite(store) => {
+            (store.schema().await.map_err(unavailable)?, onefold_store_sqlite::SCHEMA_VERSION)
+        }
+        Store::Postgres(store) => {
+            (store.schema().await.map_err(unavailable)?, onefold_store_postgres::SCHEMA_VERSION)
+        }
+    };
+    print(migrated(&place.url, found, own))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -246,6 +246,12 @@ async fn admin_listener_does_each_act_once_for_each_key() {
     let gateway = shop.gateway(&upstream).await;
     assert_eq!(ids(&gateway.admin_get("/v1/outbox?state=dead").await.json()), ["m-1", "m-2"]);
     assert_eq!(gateway.admin_get("/v1/outbox/m-1").await.json()["body"], "two books");
+    for nowhere in ["/v1/outbox/m-9", &format!("/v1/inbox/{}", "0".repeat(64))] {
+        let missing = gateway.admin_get(nowhere).await;
+        assert_eq!((missing.status, missing.problem().as_deref()), (404, Some("not-found")), "{missing}");
+        let title = missing.json()["title"].as_str().unwrap().to_owned();
+        assert!(!title.to_lowercase().contains("operation"), "it is a message: {missing}");
+    }
 
     let redrive = json!({"ids": ["m-1"], "as": "discarded", "reason": "nobody wants it"});
     let bare = gateway.admin_post("/v1/outbox/redrives", &redrive).await;

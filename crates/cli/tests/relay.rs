@@ -185,6 +185,27 @@ async fn relay_logs_what_waits_for_a_person() {
     assert!(told("destination", "hock"), "{:?}", lines());
 }
 
+#[tokio::test]
+async fn relay_logs_a_sending_that_failed_once_with_its_reason_and_when_it_is_tried_again() {
+    let (shop, endpoint) = (Shop::open(), Upstream::start().await);
+    endpoint.next("/hook", Reply::status(500));
+    std::fs::write(shop.directory.file("secret"), SECRET).unwrap();
+    shop.put("m-1", "hook", "{}").await;
+    let _relay = shop.relay(&format!(
+        "[[destination]]\nname = \"hook\"\nkind = \"http\"\nurl = \"{}/hook\"\nsecrets = [\"file:{}\"]\n",
+        endpoint.url(),
+        shop.directory.file("secret").display(),
+    ));
+    shop.delivered("m-1", wait::DEADLINE).await;
+    let log = std::fs::read_to_string(shop.directory.file("relay.log")).unwrap();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let told: Vec<_> = lines.filter(|line| line["id"] == "m-1").collect();
+    let [line] = &told[..] else { panic!("one line for one failure: {log}") };
+    assert_eq!((&line["level"], &line["destination"]), (&"WARN".into(), &"hook".into()), "{line}");
+    assert!(line["reason"].as_str().is_some_and(|reason| reason.contains("500")), "{line}");
+    assert!(line["again_in_ms"].is_u64() && line["attempt"] == 1, "{line}");
+}
+
 #[test]
 fn what_cannot_be_sent_to_is_a_mistake_of_the_settings() {
     let directory = TestDirectory::create();

@@ -121,7 +121,10 @@ fn by_problem(problem: Problem) -> Means {
         Problem::OutcomeUnknown | Problem::AnswerLost | Problem::AnswerLate => Means::Unknown,
         Problem::KeyExpired => Means::Expired,
         Problem::ResponseNotKept => Means::NotKept,
-        Problem::StoreUnavailable | Problem::TooManyKeys | Problem::UpstreamUnreachable => Means::NotDone,
+        Problem::StoreUnavailable
+        | Problem::TooManyKeys
+        | Problem::UpstreamUnreachable
+        | Problem::InboxFull => Means::NotDone,
         Problem::KeyMissing
         | Problem::KeyInvalid
         | Problem::KeyAmbiguous

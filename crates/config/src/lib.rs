@@ -25,6 +25,6 @@ pub use quantity::{NotAQuantity, duration, size};
 pub use reference::reference;
 pub use settings::{
     CONFIG_BYTES_MAX, ClaimKey, Claims, Destination, Flags, Forward, Inbox, Limits, LostAnswers, Match,
-    Operation, Paths, Reply, Server, Settings, StoreSettings, TlsFiles, To, Upstream,
+    Operation, Paths, Reply, Server, Settings, StoreAccess, StoreSettings, TlsFiles, To, Upstream,
 };
 pub use urls::{NotAUrl, StoreUrl, UpstreamUrl};

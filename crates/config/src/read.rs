@@ -16,9 +16,10 @@ mod secret;
 
 use std::collections::BTreeSet;
 
+use toml::Spanned;
 use toml::de::DeTable;
 
-use crate::{ConfigError, Flags, Settings, Upstream};
+use crate::{ConfigError, Flags, Settings, StoreAccess, Upstream};
 use document::Table;
 use report::Report;
 
@@ -33,18 +34,7 @@ pub(crate) fn read(
     environment: Environment<'_>,
 ) -> Result<Settings, ConfigError> {
     let report = Report::new(file, text);
-    let (document, errors) = DeTable::parse_recoverable(text);
-    if !errors.is_empty() {
-        // Recovery repeats itself: one error for each line is enough.
-        let mut lines = BTreeSet::new();
-        for error in errors {
-            let at = error.span().map_or(text.len(), |span| span.start);
-            if lines.insert(report.line(at)) {
-                report.mistake(at, "", format!("not valid TOML: {}", error.message().replace('\n', ", ")));
-            }
-        }
-        return Err(report.into_error());
-    }
+    let Some(document) = document(text, &report) else { return Err(report.into_error()) };
     let root = Table::root(&report, &document);
     root.check_names();
     let (server, paths) = gateway::server(&root, flags);
@@ -75,6 +65,39 @@ pub(crate) fn read(
         paths,
         warnings,
     })
+}
+
+/// Where the store is and what opens it, of one file's text. Other sections are looked at for unknown names alone, so
+/// no secret of theirs is asked for.
+pub(crate) fn read_store(
+    text: &str,
+    file: &str,
+    environment: Environment<'_>,
+) -> Result<StoreAccess, ConfigError> {
+    let report = Report::new(file, text);
+    let Some(document) = document(text, &report) else { return Err(report.into_error()) };
+    let root = Table::root(&report, &document);
+    root.check_names();
+    let store = gateway::store(&root, &Flags::default());
+    let encryption = gateway::encryption(&root, environment);
+    if report.is_clean() { Ok(StoreAccess { store, encryption }) } else { Err(report.into_error()) }
+}
+
+/// The document of a text that is TOML; otherwise that is reported.
+fn document<'t>(text: &'t str, report: &Report<'_>) -> Option<Spanned<DeTable<'t>>> {
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if errors.is_empty() {
+        return Some(document);
+    }
+    // Recovery repeats itself: one error for each line is enough.
+    let mut lines = BTreeSet::new();
+    for error in errors {
+        let at = error.span().map_or(text.len(), |span| span.start);
+        if lines.insert(report.line(at)) {
+            report.mistake(at, "", format!("not valid TOML: {}", error.message().replace('\n', ", ")));
+        }
+    }
+    None
 }
 
 #[cfg(test)]

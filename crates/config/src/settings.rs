@@ -165,6 +165,26 @@ pub struct Flags {
     pub store: Option<String>,
 }
 
+/// What a command needs that works on the store alone.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreAccess {
+    /// The store.
+    pub store: StoreSettings,
+    /// As in [`Settings::encryption`].
+    pub encryption: Vec<[u8; 32]>,
+}
+
+impl StoreAccess {
+    /// What a file says of its store. Of the secrets that it names only the keys of `[encryption]` are looked up.
+    pub fn load(path: &Path) -> Result<StoreAccess, ConfigError> {
+        let file = path.display().to_string();
+        match contents(path) {
+            Ok(text) => read::read_store(&text, &file, &|name| std::env::var(name).ok()),
+            Err(error) => Err(ConfigError::Unreadable { file, reason: format!("cannot be read: {error}") }),
+        }
+    }
+}
+
 impl Settings {
     /// The settings of a file. Secrets are looked up in the environment and in the files that it names.
     pub fn load(path: &Path) -> Result<Settings, ConfigError> {

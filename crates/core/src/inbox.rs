@@ -24,7 +24,8 @@ pub enum InboxState {
     Processed,
     /// The handler refused it for good; no effect exists.
     Rejected,
-    /// A newer version of its entity was there before: it had no effect, and is not lost.
+    /// A newer version of its entity was there before: it came too late, and is not lost. What else its handler did
+    /// is committed.
     Superseded,
     /// Given up after too many failures: a dead letter that waits for a person.
     Parked,

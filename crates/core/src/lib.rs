@@ -40,7 +40,10 @@ pub use inbox::{
     Delivery, InboxEntry, InboxState, MessageIdentity, NotAnInboxState, Permit, Revoked, judge_delivery,
 };
 pub use key::{Key, KeyError};
-pub use outbox::{Message, NotAnOutboxState, OutboxEntry, OutboxState, effect_message_id, outgoing_id};
+pub use outbox::{
+    CORRELATION_ID, Message, NotAnOutboxState, OutboxEntry, OutboxState, correlation_id, effect_message_id,
+    outgoing_id,
+};
 pub use outcome::Outcome;
 pub use printable::printable;
 pub use problem::Problem;

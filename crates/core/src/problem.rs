@@ -55,11 +55,13 @@ pub enum Problem {
     SignatureInvalid,
     /// A webhook's id belongs to another message.
     MessageConflict,
+    /// There is no room for a webhook; nothing was noted.
+    InboxFull,
 }
 
 impl Problem {
     /// Every problem, in the order of the documentation.
-    pub const ALL: [Problem; 25] = [
+    pub const ALL: [Problem; 26] = [
         Problem::KeyMissing,
         Problem::KeyInvalid,
         Problem::KeyAmbiguous,
@@ -85,6 +87,7 @@ impl Problem {
         Problem::RequestInvalid,
         Problem::SignatureInvalid,
         Problem::MessageConflict,
+        Problem::InboxFull,
     ];
 
     /// The code, the HTTP status and the title.
@@ -95,7 +98,7 @@ impl Problem {
             Problem::KeyAmbiguous => ("key-ambiguous", 400, "More than one idempotency key"),
             Problem::ScopeMissing => ("scope-missing", 401, "The request does not say whose key it is"),
             Problem::Forbidden => ("forbidden", 403, "The request may not be made from there"),
-            Problem::NotFound => ("not-found", 404, "No such operation"),
+            Problem::NotFound => ("not-found", 404, "Nothing is to be found there"),
             Problem::RequestTooLarge => {
                 ("request-too-large", 413, "The request is too large to be protected")
             }
@@ -123,6 +126,7 @@ impl Problem {
             Problem::RequestInvalid => ("request-invalid", 400, "The request is not valid"),
             Problem::SignatureInvalid => ("signature-invalid", 401, "The signature is not good"),
             Problem::MessageConflict => ("message-conflict", 409, "The id belongs to another message"),
+            Problem::InboxFull => ("inbox-full", 503, "There is no room for the message; it was not noted"),
         }
     }
 

@@ -55,6 +55,10 @@ pub(crate) const PROBE_TURN_SLACK: Duration = Duration::from_secs(5);
 pub(crate) const EVIDENCE_BYTES_MAX: usize = 500;
 /// Records that one call of a sweep may change.
 pub(crate) const SWEEP_LIMIT: u32 = 100;
+/// Versions that one call looks through, and calls in one sweep: ten thousand a sweep, so that a million are looked
+/// through within two hours, and the rows that are only read cost next to nothing.
+pub(crate) const VERSIONS_LOOK: u32 = 500;
+pub(crate) const VERSIONS_STEPS_MAX: u32 = 20;
 /// After each such call the sweeper rests for so many times as long as the call took: a sweep has a fifth of the
 /// store's time at most.
 pub(crate) const SWEEP_REST: u32 = 4;

@@ -11,13 +11,13 @@ use onefold_store::{InboxStore, OutboxStore};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::keeper::rest_after;
-use crate::limits::{KEEPER_TICK, SWEEP_LIMIT};
+use crate::limits::{KEEPER_TICK, SWEEP_LIMIT, VERSIONS_LOOK, VERSIONS_STEPS_MAX};
 use crate::{Engine, Keeper};
 
 impl Engine {
     /// Starts the loops. Every `sweep_every` they forget marks whose retention is over, and outgoing messages that
     /// have been done for `sent_kept`: until then a second message under one id is recognised, and the message can be
-    /// looked up. What fails, waits, is dead or unknown stays. Must be called within a tokio runtime.
+    /// looked up. Then they look through some of the versions that went with such marks. What fails, waits, is dead or unknown stays. Must be called within a tokio runtime.
     pub fn keep_messages<S>(&self, store: Arc<S>, sweep_every: Duration, sent_kept: Duration) -> Keeper
     where
         S: InboxStore + OutboxStore + ?Sized + 'static,
@@ -61,11 +61,25 @@ impl Engine {
                 Err(error) => Err(error),
             };
             match swept {
-                Ok((0, 0)) => return,
+                Ok((0, 0)) => break,
                 Ok((sent, marks)) => tracing::debug!(sent, marks, "messages were swept"),
                 Err(error) => {
                     self.signals().store_error();
                     tracing::warn!(%error, "messages could not be swept");
+                    return;
+                }
+            }
+            rest_after(begun).await;
+        }
+        // After the marks: what a mark needs goes with it.
+        for _ in 0..VERSIONS_STEPS_MAX {
+            let begun = Instant::now();
+            match store.sweep_versions(VERSIONS_LOOK).await {
+                Ok(0) => {}
+                Ok(forgotten) => tracing::debug!(forgotten, "versions were forgotten"),
+                Err(error) => {
+                    self.signals().store_error();
+                    tracing::warn!(%error, "versions could not be looked through");
                     return;
                 }
             }

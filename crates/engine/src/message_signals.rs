@@ -125,7 +125,7 @@ impl MessageSignals {
     pub fn start_at_zero(&self, consumer: &str) {
         let _ = self.duplicates.get_or_create(&self.consumer(consumer));
         let _ = self.conflicts.get_or_create(&self.consumer(consumer));
-        for verdict in ["processed", "rejected", "failed", "not_yet", "parked"] {
+        for verdict in ["processed", "rejected", "superseded", "failed", "not_yet", "parked"] {
             let _ = self.handled.get_or_create(&self.ended(consumer, verdict));
         }
     }

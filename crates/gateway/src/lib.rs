@@ -47,6 +47,7 @@ pub(crate) struct Gateway {
     pub(crate) services: look_up::Services,
     /// Who waits for what handlers of webhooks answer.
     pub(crate) listeners: Arc<webhook::Listeners>,
+    pub(crate) webhook_memory: webhook::Memory,
     /// The operations that run, apart from the requests that asked for them.
     pub(crate) operations: TaskTracker,
     pub(crate) warned_of_expiring_tokens: std::sync::Once,

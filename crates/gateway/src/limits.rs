@@ -39,9 +39,15 @@ pub(crate) const EXCERPT_CHARS_MAX: usize = 200;
 pub(crate) const BACKLOG: u32 = 4096;
 /// How often it is said that every place for a connection is taken.
 pub(crate) const FULL_SAID_EVERY: Duration = Duration::from_secs(60);
-/// The longest webhook: what the largest sender known here (GitHub) sends at most. It is read into memory, since its
-/// signature is over all of it.
+/// The longest webhook: what the largest sender known here (GitHub) sends at most.
 pub(crate) const WEBHOOK_BYTES_MAX: u64 = 25 << 20;
+/// The bytes of all bodies of webhooks that are being stored at once: room for one of the longest. While a body is
+/// stored there are about six copies of it, for mark and message, plain and encoded.
+pub(crate) const WEBHOOK_MEMORY_MAX: u64 = 32 << 20;
+/// What the bound counts in; a shorter body takes one.
+pub(crate) const WEBHOOK_MEMORY_UNIT: u64 = 4 << 10;
+/// How long a body waits for a place within the bound: shorter than senders wait for an answer.
+pub(crate) const WEBHOOK_MEMORY_WAIT_MAX: Duration = Duration::from_secs(4);
 /// The longest answer of a webhook's handler that its sender gets; a longer one is told without its body.
 pub(crate) const HANDLER_ANSWER_BYTES_MAX: usize = 64 << 10;
 /// How much longer than a handler may take its answer is waited for on the sender's side.

@@ -137,6 +137,8 @@ pub struct WebhookSource {
     pub ignore: Vec<Pointer>,
     /// How long an id is known.
     pub retention: Retention,
+    /// How many messages may wait for the handler; beyond that nothing is taken in.
+    pub max_waiting: u64,
     /// The handler.
     pub handler: Uri,
     /// How long it may take.

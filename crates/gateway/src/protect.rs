@@ -78,11 +78,10 @@ async fn prepare(
 
     let (parts, body) = request.into_parts();
     let head = Head::of(parts);
-    let hasher = BodyHasher::new(body_kind(&contract.fingerprint, &head.headers), &route.ignore);
-    let (held, digest) =
-        Held::read(body, gateway.options.request_bytes_max, hasher, &gateway.options.spool_dir)
-            .await
-            .map_err(read_problem)?;
+    let mut hasher = BodyHasher::new(body_kind(&contract.fingerprint, &head.headers), &route.ignore);
+    let (max, spool_dir) = (gateway.options.request_bytes_max, &gateway.options.spool_dir);
+    let held = Held::read(body, max, |part| hasher.update(part), spool_dir).await.map_err(read_problem)?;
+    let digest = hasher.finish();
     let key = match &route.body_key {
         None => from_headers,
         Some(pointer) => {

@@ -12,7 +12,6 @@ use http::HeaderMap;
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use onefold_canon::{BodyDigest, BodyHasher};
 use onefold_http::clean_trailers;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -48,13 +47,13 @@ pub(crate) enum ReadError {
 }
 
 impl Held {
-    /// Reads the body whole and digests it on the way.
+    /// Reads the body whole and shows each part on the way.
     pub(crate) async fn read(
         mut body: Incoming,
         max: u64,
-        mut hasher: BodyHasher,
+        mut show: impl FnMut(&[u8]),
         spool_dir: &Path,
-    ) -> Result<(Held, BodyDigest), ReadError> {
+    ) -> Result<Held, ReadError> {
         if body.size_hint().lower() > max {
             return Err(ReadError::TooLarge { max });
         }
@@ -71,7 +70,7 @@ impl Held {
                     continue;
                 }
             };
-            hasher.update(&data);
+            show(&data);
             let offset = length;
             length += data.len() as u64;
             if length > max {
@@ -92,7 +91,7 @@ impl Held {
             Some(file) => Content::Spool { file, length },
             None => Content::Memory(memory.freeze()),
         };
-        Ok((Held { content, trailers }, hasher.finish()))
+        Ok(Held { content, trailers })
     }
 
     /// The body for one attempt.
@@ -127,7 +126,15 @@ impl Held {
         }
     }
 
-    /// All bytes in memory, for a key that the body carries.
+    /// How long it is, in bytes.
+    pub(crate) fn length(&self) -> u64 {
+        match &self.content {
+            Content::Memory(bytes) => bytes.len() as u64,
+            Content::Spool { length, .. } => *length,
+        }
+    }
+
+    /// All bytes in memory, for a key that the body carries, and for a webhook that is stored.
     pub(crate) async fn bytes(&self) -> io::Result<Bytes> {
         match &self.content {
             Content::Memory(bytes) => Ok(bytes.clone()),

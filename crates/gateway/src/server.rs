@@ -84,6 +84,7 @@ pub async fn start(options: Options, engine: Engine) -> io::Result<Running> {
         upstream,
         services,
         listeners,
+        webhook_memory: webhook::Memory::default(),
         operations: TaskTracker::new(),
         warned_of_expiring_tokens: std::sync::Once::new(),
     });

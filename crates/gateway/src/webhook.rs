@@ -1,40 +1,39 @@
 //! Webhooks: `POST /inbox/{source}` is verified, made durable, and answered; what is durable goes on to its handler.
 //!
-//! The signature is checked over the body as it came, before anything is noted. The sender has an answer of 2xx only
+//! The signature is checked over the body as it came, before anything is noted, and nothing is noted beyond what a
+//! source may have waiting. The sender has an answer of 2xx only
 //! after the message is durable. The sender hanging up changes nothing: it delivers again, or has been heard.
 
 mod handler;
 mod listeners;
+mod reading;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use onefold_canon::{BodyHasher, BodyKind};
 use onefold_core::retry::{self, Backoff};
-use onefold_core::{FingerprintBuilder, Key, Problem};
+use onefold_core::{Key, Problem};
 use onefold_http::{ProblemDocument, answers};
-use onefold_messages::intake::{Decision, IntakeKeeper, KeptMessage, Says};
-use onefold_messages::{Admitted, Arrival, Destination, Relay, intake};
-use onefold_webhooks::Refusal;
+use onefold_messages::intake::{IntakeKeeper, KeptMessage, Says};
+use onefold_messages::{Admitted, Destination, Relay, intake};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::body::{AnyBody, answer, whole};
-use crate::forward::{Caller, Head};
+use crate::forward::Caller;
 use crate::limits::{
     HANDLER_LOOK_EVERY, HANDLER_PAUSE_FIRST, HANDLER_PAUSE_MAX, HANDLER_PAUSE_MAX_FORWARDED, HANDLER_SLACK,
-    WEBHOOK_BYTES_MAX,
 };
 use crate::look_up::Services;
 use crate::options::{Reply, WebhookSource, Webhooks};
-use crate::protect::read_problem;
-use crate::request_body::{Held, ReadError};
 use crate::{Gateway, Shared};
 use handler::Handler;
 use listeners::Heard;
 pub(crate) use listeners::Listeners;
+pub(crate) use reading::Memory;
+use reading::Read;
 
 /// Beneath this path.
 const INBOX: &str = "/inbox/";
@@ -86,21 +85,26 @@ pub(crate) async fn take_in(
     caller: Caller,
 ) -> Response<AnyBody> {
     let policy = &gateway.options.policy_path;
-    let arrival = match read(gateway, source, request, caller).await {
-        Ok(arrival) => arrival,
+    let read = match reading::read(gateway, webhooks, source, request, caller).await {
+        Ok(read) => read,
         Err((decision, problem)) => {
-            webhooks.intake.signals().decided(&source.name, decision);
+            decision
+                .into_iter()
+                .for_each(|decision| webhooks.intake.signals().decided(&source.name, decision));
             tracing::info!(source = source.name, detail = problem.detail(), "a delivery is refused");
             return answer(problem.into_response(policy));
         }
     };
+    let Read { arrival, room, _memory: memory } = read;
     let taken = match source.reply {
-        Reply::Accepted => webhooks.intake.admit(arrival).await.map(told),
+        Reply::Accepted => webhooks.intake.admit(arrival, room).await.map(told),
         Reply::Forwarded => {
             // Before the message can be on its way, so that no answer is missed.
             let key = webhooks.intake.key_of(&source.name, &arrival.id);
             let heard = gateway.listeners.listen(&key);
-            match webhooks.intake.admit(arrival).await {
+            let admitted = webhooks.intake.admit(arrival, room).await;
+            drop(memory);
+            match admitted {
                 Ok(Admitted::New(key) | Admitted::Underway(key)) => {
                     let heard = if heard.is_for(&key) { heard } else { gateway.listeners.listen(&key) };
                     return wait(gateway, webhooks, source, &key, heard).await;
@@ -114,53 +118,6 @@ pub(crate) async fn take_in(
         Err(answers::store_unavailable())
     });
     told.unwrap_or_else(|problem| answer(problem.into_response(policy)))
-}
-
-/// Reads and verifies a delivery.
-async fn read(
-    gateway: &Gateway,
-    source: &WebhookSource,
-    request: Request<Incoming>,
-    caller: Caller,
-) -> Result<Arrival, (Decision, ProblemDocument)> {
-    let (parts, body) = request.into_parts();
-    let head = Head::of(parts);
-    let unread = |error| (Decision::Unreadable, read_problem(error));
-    let max = gateway.options.request_bytes_max.min(WEBHOOK_BYTES_MAX);
-    // What is no JSON is compared byte for byte.
-    let hasher = BodyHasher::new(BodyKind::Json, &source.ignore);
-    let (held, digest) = Held::read(body, max, hasher, &gateway.options.spool_dir).await.map_err(unread)?;
-    let body = held.bytes().await.map_err(|error| unread(ReadError::from(error)))?;
-    let said = source.verify.read(&head.headers, &body, gateway.engine.unix_time()).map_err(refused)?;
-    Ok(Arrival {
-        source: source.name.clone(),
-        id: said.id,
-        fingerprint: FingerprintBuilder::new(gateway.engine.identity_key())
-            .part("body", &digest.digest)
-            .finish(),
-        entity: said.entity,
-        version: said.version,
-        retention: source.retention,
-        headers: lines(gateway, &head, caller),
-        body: body.into(),
-    })
-}
-
-fn refused(refusal: Refusal) -> (Decision, ProblemDocument) {
-    let (decision, problem) = match refusal.is_of_the_signature() {
-        true => (Decision::SignatureInvalid, Problem::SignatureInvalid),
-        false => (Decision::Unreadable, Problem::RequestInvalid),
-    };
-    (decision, ProblemDocument::new(problem, refusal.to_string()))
-}
-
-/// The sender's header lines but for those of its connection. A value that is no text is none of a webhook's.
-fn lines(gateway: &Gateway, head: &Head, caller: Caller) -> Vec<(String, String)> {
-    let of_connection = [header::HOST, header::CONTENT_LENGTH, header::TRAILER, header::ACCEPT_ENCODING];
-    let headers = head.believed_headers(gateway, caller);
-    let lines = headers.iter().filter(|(name, _)| !of_connection.contains(name));
-    let text = |value: &HeaderValue| Some(std::str::from_utf8(value.as_bytes()).ok()?.to_owned());
-    lines.filter_map(|(name, value)| Some((name.to_string(), text(value)?))).collect()
 }
 
 /// What the sender is told at once.

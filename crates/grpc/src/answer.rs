@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use onefold_library::{CallError, Done, State};
 use onefold_core::retry;
 use onefold_http::{ProblemDocument, answers};
+use onefold_library::{CallError, Done, State};
 use prost::Message;
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Response, Status};
@@ -16,7 +16,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::codes::situation;
 use crate::kept::Kept;
-use crate::{DOMAIN, OPERATION, REPLAYED};
+use crate::{DOMAIN, NOT_DONE, OPERATION, OUTCOME, REJECTED, REPLAYED};
 
 /// Tells gRPC clients whose policy repeats this code how long to wait first.
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
@@ -47,6 +47,7 @@ pub(crate) fn of<R: Message + Default>(done: Done<Kept>) -> Result<Response<R>, 
             Ok(response)
         }
         Err(mut status) => {
+            status.metadata_mut().insert(OUTCOME, MetadataValue::from_static(REJECTED));
             mark(status.metadata_mut());
             Err(status)
         }
@@ -136,7 +137,12 @@ fn made(code: Code, reason: &str, detail: &str, extra: Extra) -> Status {
 /// Nothing happened. The handler's own status says why; any other error is for the log.
 fn not_done(error: onefold_library::BoxError, retryable: bool) -> Status {
     match error.downcast::<Status>() {
-        Ok(status) => Status::with_details(status.code(), status.message(), status.details().to_vec().into()),
+        Ok(status) => {
+            let details = status.details().to_vec();
+            let mut status = Status::with_details(status.code(), status.message(), details.into());
+            status.metadata_mut().insert(OUTCOME, MetadataValue::from_static(NOT_DONE));
+            status
+        }
         Err(error) => {
             tracing::warn!(%error, "an operation was not done");
             let (code, after) = match retryable {
@@ -161,8 +167,8 @@ fn page(id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onefold_library::OperationId;
     use onefold_core::{Expiry, KeyError, Problem};
+    use onefold_library::OperationId;
 
     fn every_error() -> Vec<CallError> {
         let id: OperationId = "00".repeat(32).parse().unwrap();

@@ -71,7 +71,8 @@ pub(crate) fn situation(problem: Problem) -> Option<Situation> {
         | OwnerAlive
         | ReasonMissing
         | SignatureInvalid
-        | MessageConflict => return None,
+        | MessageConflict
+        | InboxFull => return None,
     };
     Some(Situation { problem, code, waits, why })
 }

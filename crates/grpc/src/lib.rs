@@ -55,8 +55,11 @@
 mod answer;
 #[cfg(feature = "postgres")]
 mod any;
+#[cfg(feature = "client")]
+pub mod client;
 mod codes;
 mod kept;
+mod keys;
 mod meaning;
 mod perform;
 #[cfg(feature = "postgres")]
@@ -75,5 +78,12 @@ pub use whose::Whose;
 pub const REPLAYED: &str = "idempotent-replayed";
 /// The metadata that names the operation, as `/operations/{id}`.
 pub const OPERATION: &str = "onefold-operation";
+/// The metadata that marks a status as the handler's own word: [`REJECTED`] or [`NOT_DONE`]. A status of the layer has it
+/// never, and details of the domain [`DOMAIN`] in its place.
+pub const OUTCOME: &str = "onefold-outcome";
+/// The business has refused for good; duplicates get the same status.
+pub const REJECTED: &str = "rejected";
+/// The business says that nothing happened; the key is free.
+pub const NOT_DONE: &str = "not-done";
 /// The domain of the error details that the layer makes.
 pub const DOMAIN: &str = "onefold.dev";

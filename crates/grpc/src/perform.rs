@@ -33,6 +33,13 @@ impl<M, S> Admitted<M, S> {
     pub fn message(&self) -> &M {
         &self.message
     }
+
+    /// Ties it to other operations of one workflow, in place of what its caller says in the metadata
+    /// `onefold-correlation-id`. Messages that it makes carry the same.
+    pub fn correlated(mut self, id: impl Into<String>) -> Admitted<M, S> {
+        self.call = self.call.correlated(id);
+        self
+    }
 }
 
 impl<M> Admitted<M, SqliteStore>

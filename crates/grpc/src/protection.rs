@@ -5,15 +5,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use onefold_library::{AtomicStore, Call, Onefold, Operation, SqliteStore};
 use onefold_canon::{BodyHasher, BodyKind};
-use onefold_core::contract::KeyRule;
-use onefold_core::{FingerprintBuilder, Problem};
-use onefold_http::{ProblemDocument, answers, header_key};
+use onefold_core::{CORRELATION_ID, FingerprintBuilder, Problem, correlation_id};
+use onefold_http::{ProblemDocument, answers};
+use onefold_library::{AtomicStore, Call, Onefold, Operation, SqliteStore};
 use prost::Message;
 use serde::Serialize;
 use tonic::{Request, Status};
 
+use crate::keys::Keys;
 use crate::perform::Admitted;
 use crate::{Whose, answer};
 
@@ -22,18 +22,18 @@ pub struct Protection<S = SqliteStore> {
     onefold: Onefold<S>,
     operation: Operation,
     method: Arc<str>,
-    key: KeyRule,
+    keys: Keys,
     whose: Whose,
 }
 
 impl<S> Clone for Protection<S> {
     fn clone(&self) -> Self {
-        let Protection { onefold, operation, method, key, whose } = self;
+        let Protection { onefold, operation, method, keys, whose } = self;
         Protection {
             onefold: onefold.clone(),
             operation: operation.clone(),
             method: method.clone(),
-            key: key.clone(),
+            keys: keys.clone(),
             whose: whose.clone(),
         }
     }
@@ -61,13 +61,20 @@ impl<S: AtomicStore> Protection<S> {
         let parts: Vec<&str> = method.split('/').collect();
         let is_path = matches!(parts[..], ["", service, name] if !service.is_empty() && !name.is_empty());
         assert!(is_path, "a method has a path such as \"/shop.v1.Orders/Place\"");
-        let key = operation.contract().key.clone();
-        Protection { onefold: onefold.clone(), operation, method, key, whose }
+        let keys = Keys::of_metadata(operation.contract().key.clone());
+        Protection { onefold: onefold.clone(), operation, method, keys, whose }
     }
 
     /// The metadata that may carry the key, instead of `idempotency-key`. Those that are there must agree.
     pub fn key_metadata(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Protection<S> {
-        self.key.headers = names.into_iter().map(Into::into).collect();
+        self.keys.rule.headers = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The field of the message that names the key: a caller need not say it in the metadata as well, and where it does
+    /// the two must agree. An empty text names none. `M` is the method's message.
+    pub fn key_of<M: 'static>(mut self, field: impl Fn(&M) -> &str + Send + Sync + 'static) -> Protection<S> {
+        self.keys = self.keys.of_message(field);
         self
     }
 
@@ -76,12 +83,12 @@ impl<S: AtomicStore> Protection<S> {
     ///
     /// A message with maps needs prost's `btree_map` when its code is generated: a `HashMap` is encoded in an order of
     /// chance, and equal messages would be conflicts.
-    pub fn admit<M: Message>(&self, request: Request<M>) -> Result<Admitted<M, S>, Status> {
+    pub fn admit<M: Message + 'static>(&self, request: Request<M>) -> Result<Admitted<M, S>, Status> {
         self.require(self.call(&request)?, request)
     }
 
     /// The same, where this value of the message alone is significant. It is compared by its canonical JSON.
-    pub fn admit_by<M, V: Serialize>(
+    pub fn admit_by<M: 'static, V: Serialize>(
         &self,
         request: Request<M>,
         significant: impl FnOnce(&M) -> V,
@@ -97,16 +104,18 @@ impl<S: AtomicStore> Protection<S> {
     }
 
     /// For methods whose key is optional: the call, or `None` without a key. Such a call shares a record with nobody.
-    pub fn call<M: Message>(&self, request: &Request<M>) -> Result<Option<Call>, Status> {
+    pub fn call<M: Message + 'static>(&self, request: &Request<M>) -> Result<Option<Call>, Status> {
         self.call_of(request, "message", &request.get_ref().encode_to_vec())
     }
 
-    fn call_of<M>(&self, request: &Request<M>, part: &str, value: &[u8]) -> Result<Option<Call>, Status> {
+    fn call_of<M: 'static>(
+        &self,
+        request: &Request<M>,
+        part: &str,
+        value: &[u8],
+    ) -> Result<Option<Call>, Status> {
         let engine = self.onefold.engine();
-        let key = header_key(&self.key, request.metadata().as_ref());
-        let Some(key) = key.map_err(|error| answer::refusal(answers::key_wrong(&error)))? else {
-            return Ok(None);
-        };
+        let Some(key) = self.keys.of(request)? else { return Ok(None) };
         let scope = self.whose.of(request, engine.identity_key(), engine.unix_time());
         let scope =
             scope.map_err(|missing| answer::refusal(ProblemDocument::new(Problem::ScopeMissing, missing)))?;
@@ -114,11 +123,16 @@ impl<S: AtomicStore> Protection<S> {
             .part("grpc-method", self.method.as_bytes())
             .part(part, value)
             .finish();
-        Ok(Some(self.operation.call_as(scope, key, fingerprint)))
+        let call = self.operation.call_as(scope, key, fingerprint);
+        let said = request.metadata().get(CORRELATION_ID).and_then(|said| said.to_str().ok());
+        Ok(Some(match said.and_then(correlation_id) {
+            Some(id) => call.correlated(id),
+            None => call,
+        }))
     }
 
     fn require<M>(&self, call: Option<Call>, request: Request<M>) -> Result<Admitted<M, S>, Status> {
-        let call = call.ok_or_else(|| answer::refusal(answers::key_missing(&self.key)))?;
+        let call = call.ok_or_else(|| answer::refusal(answers::key_missing(&self.keys.rule)))?;
         Ok(Admitted { onefold: self.onefold.clone(), call, message: request.into_inner() })
     }
 }

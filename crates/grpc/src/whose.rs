@@ -7,10 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use onefold_library::Scope;
 use onefold_core::IdentityKey;
 use onefold_core::contract::ScopeSource;
 use onefold_http::{TokenRule, Trust, scope};
+use onefold_library::Scope;
 use tonic::metadata::MetadataMap;
 use tonic::{Extensions, Request};
 

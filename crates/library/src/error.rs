@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use onefold_core::{Decision, Expiry, KeyError, OperationId, Problem, State, retry};
 use onefold_engine::{Known, Refusal};
+use onefold_store::StoreError;
 
 use crate::BoxError;
 
@@ -180,6 +181,17 @@ impl CallError {
             Decision::Exhausted => CallError::Exhausted { id },
             Decision::Expired(expiry) => CallError::Expired { id, expiry },
             _ => CallError::OutcomeUnknown { id, error: None },
+        }
+    }
+}
+
+impl From<StoreError> for CallError {
+    fn from(error: StoreError) -> CallError {
+        match error {
+            StoreError::Unavailable(why) => CallError::StoreUnavailable(why),
+            refused @ StoreError::Refused(_) => {
+                CallError::NotDone { error: refused.into(), retryable: false }
+            }
         }
     }
 }

@@ -32,18 +32,22 @@
 //!
 //! On PostgreSQL (feature `postgres`) the handler is an async closure.
 
-use onefold_store::{ConsumeStore, Ended};
+use onefold_core::CORRELATION_ID;
+use onefold_store::Ended;
 use onefold_store_sqlite::{SqliteStore, SqliteTx, SqliteWork};
 
 pub use onefold_core::{Delivery, InboxEntry, InboxState, MessageIdentity, Permit};
 pub use onefold_messages::{
-    Consumer, Handled, Handling, Inbound, InboxSettings, Incoming, Receive, Rerun, Settle, WithoutId,
+    Handled, Handling, Inbound, InboxSettings, Incoming, Receive, Rerun, Settle, WithoutId,
 };
-pub use onefold_store::{InboxQuery, InboxStore, NewPermit};
+pub use onefold_store::{ConsumeStore, InboxQuery, InboxStore, NewPermit};
 
 use crate::sqlite::contended;
 use crate::verdict::BoxError;
 use crate::{AtomicStore, Onefold};
+
+/// A consumer: an inbox with the one handler for its messages.
+pub type Consumer<S = SqliteStore> = onefold_messages::Consumer<S>;
 
 /// The inbox of one consumer. Cheap to clone.
 #[derive(Debug)]
@@ -90,7 +94,10 @@ impl Inbox<SqliteStore> {
         let handler = std::sync::Arc::new(handler);
         Consumer::new(self.0.clone(), move |message, word| {
             let handler = handler.clone();
-            SqliteWork::new(move |tx| ended(handler(tx, &message), &word))
+            SqliteWork::new(move |tx| {
+                tx.correlate(message.header(CORRELATION_ID));
+                ended(handler(tx, &message), &word)
+            })
         })
     }
 
@@ -104,7 +111,10 @@ impl Inbox<SqliteStore> {
     {
         self.0
             .handle(message, move |message, word| {
-                SqliteWork::new(move |tx| ended(handler(tx, &message), &word))
+                SqliteWork::new(move |tx| {
+                    tx.correlate(message.header(CORRELATION_ID));
+                    ended(handler(tx, &message), &word)
+                })
             })
             .await
     }

@@ -6,6 +6,7 @@
 #[cfg(feature = "postgres")]
 pub mod any;
 mod atomic;
+mod beside;
 mod call;
 mod done;
 mod error;
@@ -20,6 +21,7 @@ pub mod reconcile;
 mod reserved;
 mod resumable;
 mod sqlite;
+mod standing;
 mod task;
 mod transaction;
 mod typed;
@@ -28,6 +30,7 @@ mod verdict;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use beside::AccessError;
 pub use call::Call;
 pub use done::{Done, Recorded};
 pub use error::CallError;
@@ -43,6 +46,7 @@ pub use onefold_store_sqlite::{Applied, FileUse, OpenError, Options, SqliteStore
 pub use operation::{OnError, Operation};
 pub use reserved::Performing;
 pub use resumable::{StepError, Steps};
+pub use standing::Standing;
 pub use transaction::{Claim, Claimed};
 pub use verdict::{BoxError, Verdict};
 

@@ -10,14 +10,14 @@
 use std::time::Duration;
 
 use onefold_core::{Key, effect_message_id};
-use onefold_store::{OutboxStore, Redriving, StoreError};
+use onefold_store::{OutboxStore, Redriving};
 
 pub use onefold_core::{OutboxEntry, OutboxState};
 pub use onefold_messages::mail::{MEDIA_TYPE, Mail};
 pub use onefold_messages::{Found, LookUp};
-pub use onefold_store::Redrive;
+pub use onefold_store::{Redrive, StoreError};
 
-use crate::messages::Message;
+use crate::messages::{ActError, Message};
 use crate::{AtomicStore, Onefold, SqliteTx};
 
 /// Where mails go.
@@ -75,24 +75,6 @@ impl Notify {
     }
 }
 
-/// Why an act on a notification was not done.
-#[derive(Debug, thiserror::Error)]
-pub enum NotifyError {
-    /// Who acts and why is kept with the mail, so both must be said.
-    #[error("say who acts and why")]
-    ReasonMissing,
-    /// The store did not answer. An act may have been done: look before acting again, or do it again with the same
-    /// attempt, which is harmless.
-    #[error("the store is unavailable: {0}")]
-    StoreUnavailable(String),
-}
-
-impl From<StoreError> for NotifyError {
-    fn from(error: StoreError) -> NotifyError {
-        NotifyError::StoreUnavailable(error.to_string())
-    }
-}
-
 /// A person's word on a notification that waits for one.
 #[derive(Clone, Debug)]
 pub struct NotificationAct {
@@ -108,20 +90,28 @@ pub struct NotificationAct {
 
 impl<S: AtomicStore + OutboxStore> Onefold<S> {
     /// Where the notification for an effect stands; `None` where nobody has asked for it, or it was done and is swept.
-    pub async fn notification(&self, effect: &str) -> Result<Option<OutboxEntry>, NotifyError> {
-        Ok(self.store().outgoing(&self.notification_id(effect)).await?)
+    pub async fn notification(&self, effect: &str) -> Result<Option<OutboxEntry>, StoreError> {
+        self.store().outgoing(&self.notification_id(effect)).await
     }
 
     /// Acts on a notification that is dead or unknown, and keeps who and why with it. True: it was done now. False:
     /// somebody was there before, or there is nothing to resolve; nothing changes. Doing it twice does it once.
+    ///
+    /// # Errors
+    ///
+    /// [`ActError::ReasonMissing`] and [`ActError::Invalid`]: both who and why must be said.
+    /// [`ActError::Store`]: the act may have been done; look, or do it again with the same attempt, which is harmless.
     pub async fn resolve_notification(
         &self,
         effect: &str,
         act: NotificationAct,
-    ) -> Result<bool, NotifyError> {
+    ) -> Result<bool, ActError> {
         let NotificationAct { attempt, act, who, reason } = act;
-        if who.trim().is_empty() || reason.trim().is_empty() {
-            return Err(NotifyError::ReasonMissing);
+        if reason.trim().is_empty() {
+            return Err(ActError::ReasonMissing);
+        }
+        if who.trim().is_empty() {
+            return Err(ActError::Invalid("say who acts: it is kept with the message".into()));
         }
         let id = self.notification_id(effect);
         let redriving = Redriving { id, attempt, redrive: act, after: Duration::ZERO, who, reason };

@@ -31,9 +31,11 @@ use serde::de::DeserializeOwned;
 use crate::verdict::{BoxError, Verdict};
 use crate::{AtomicEngine, Call, CallError, Done, Limits, Onefold};
 
+mod beside;
 mod inbox;
 mod transaction;
 
+pub use beside::Beside;
 pub use inbox::Handler;
 pub use transaction::{Claim, Claimed};
 
@@ -138,9 +140,11 @@ impl Onefold<PostgresStore> {
         T: Serialize + DeserializeOwned + Send + 'static,
         F: for<'a> Work<'a, T> + Clone + Send + 'static,
     {
+        let correlation = call.correlation_id.clone();
         self.perform(call, |word| {
             PostgresWork::new(move |tx| {
                 let (work, word) = (work.clone(), word.clone());
+                tx.correlate(correlation.as_deref());
                 Box::pin(async move { word.of(work(tx).await) })
             })
         })

@@ -22,6 +22,7 @@ use crate::{Call, CallError, Done, OnError, Onefold, Operation, Recorded};
 pub struct Performing {
     id: OperationId,
     attempt: u32,
+    correlation_id: Option<String>,
     secret: IdentityKey,
 }
 
@@ -41,8 +42,14 @@ impl Performing {
         downstream::key(self.id, step, &self.secret)
     }
 
-    pub(crate) fn of(attempt: &Attempt, secret: IdentityKey) -> Performing {
-        Performing { id: attempt.id(), attempt: attempt.number(), secret }
+    /// What ties it to other operations of one workflow: for the calls that it makes.
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.correlation_id.as_deref()
+    }
+
+    pub(crate) fn of(attempt: &Attempt, call: &Call, secret: IdentityKey) -> Performing {
+        let correlation_id = call.correlation_id.clone();
+        Performing { id: attempt.id(), attempt: attempt.number(), correlation_id, secret }
     }
 }
 
@@ -67,7 +74,7 @@ impl<S: AtomicStore> Onefold<S> {
             match engine.enter(&asked, gone.wait()).await? {
                 Entered::Known(known) => known_to(&call.operation, &known),
                 Entered::Attempt(attempt) => {
-                    let performing = Performing::of(&attempt, engine.identity_key().clone());
+                    let performing = Performing::of(&attempt, &call, engine.identity_key().clone());
                     let verdict = run(&call.operation, async move || work(performing).await).await;
                     settle(&call.operation, attempt, verdict, Lost::IsUnknown).await
                 }

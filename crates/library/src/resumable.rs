@@ -196,7 +196,7 @@ impl<S: AtomicStore + StepStore> Onefold<S> {
             let steps = Steps(Arc::new(Shared {
                 store,
                 operation: call.operation.clone(),
-                performing: Performing::of(&attempt, engine.identity_key().clone()),
+                performing: Performing::of(&attempt, &call, engine.identity_key().clone()),
                 finished: Mutex::new(finished),
                 superseded: AtomicBool::new(false),
             }));

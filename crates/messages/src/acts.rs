@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use onefold_core::{
     Act, InboxEntry, InboxState, Key, KeyError, OperationId, OutboxEntry, OutboxState, Permit, StoreTime,
+    outgoing_id,
 };
 use onefold_store::{
     InboxPage, InboxQuery, InboxStore, KeptMessage, NewPermit, OutboxPage, OutboxQuery, OutboxStore, Redrive,
@@ -34,6 +35,8 @@ pub struct ShownOutgoing {
     pub entry: OutboxEntry,
     /// Oldest first.
     pub acts: Vec<Act>,
+    /// The store's time of reading.
+    pub now: StoreTime,
 }
 
 /// An incoming message in all its rounds, with what people did to it.
@@ -45,6 +48,8 @@ pub struct ShownIncoming {
     pub kept: Option<KeptMessage>,
     /// Oldest first.
     pub acts: Vec<Act>,
+    /// The store's time of reading.
+    pub now: StoreTime,
 }
 
 /// Which outgoing messages are acted on.
@@ -132,7 +137,8 @@ impl Messages {
     /// An outgoing message.
     pub async fn outgoing(&self, id: &Key) -> Result<Option<ShownOutgoing>, StoreError> {
         let Some(entry) = self.0.outgoing(id).await? else { return Ok(None) };
-        Ok(Some(ShownOutgoing { entry, acts: self.0.outbox_acts(id).await? }))
+        let now = self.now(outgoing_id(id, self.0.identity_key())).await?;
+        Ok(Some(ShownOutgoing { entry, acts: self.0.outbox_acts(id).await?, now }))
     }
 
     /// Acts on outgoing messages, one commit for each. A message of which somebody else has settled meanwhile is passed
@@ -216,7 +222,8 @@ impl Messages {
         let entries = self.0.entries(id).await?;
         let Some(last) = entries.last() else { return Ok(None) };
         let kept = if last.kept { self.0.kept_message(id, last.round).await? } else { None };
-        Ok(Some(ShownIncoming { kept, acts: self.0.inbox_acts(id).await?, entries }))
+        let now = self.now(id).await?;
+        Ok(Some(ShownIncoming { kept, acts: self.0.inbox_acts(id).await?, now, entries }))
     }
 
     /// Lets parked messages be handled again: by their consumer from the kept body, or by the next delivery.
@@ -279,9 +286,9 @@ impl Messages {
         }
     }
 
-    /// The store's time.
-    pub async fn now(&self) -> Result<StoreTime, StoreError> {
-        Ok(self.0.list_outbox(OutboxQuery { limit: 1, ..OutboxQuery::default() }).await?.now)
+    /// The store's time, which comes with the reading of any record, also of one that is not there.
+    async fn now(&self, id: OperationId) -> Result<StoreTime, StoreError> {
+        Ok(self.0.read(id).await?.now)
     }
 }
 

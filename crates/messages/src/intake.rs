@@ -9,6 +9,7 @@
 
 mod again;
 mod keeper;
+mod room;
 mod signals;
 
 use std::sync::Arc;
@@ -22,11 +23,13 @@ use onefold_store::{Consumed, Failure, Mark, OutboxStore, Redrive, Redriving, St
 
 pub use keeper::IntakeKeeper;
 pub use onefold_store::KeptMessage;
+pub use room::Room;
 pub use signals::{Decision, IntakeSignals, Verdict};
 
 use crate::limits::{ADMIT_TRIES, EVIDENCE_MAX};
 use crate::tally::{ONE_CONFLICT, ONE_DUPLICATE, Tally};
 use crate::{Destination, MessageStore, Relay};
+use room::Rooms;
 
 /// The consumer under which webhooks are marked.
 pub const CONSUMER: &str = "webhooks";
@@ -94,6 +97,7 @@ struct Inner {
     signals: IntakeSignals,
     /// The keeper writes it.
     tally: Tally,
+    rooms: Rooms,
 }
 
 /// The name of the destination that a source's messages go on to.
@@ -111,7 +115,7 @@ impl Intake {
     /// An intake into a store. `surface` is a label of its metrics.
     pub fn new(store: Arc<dyn MessageStore>, surface: &'static str) -> Intake {
         let signals = IntakeSignals::new(surface, store.name());
-        Intake(Arc::new(Inner { store, signals, tally: Tally::default() }))
+        Intake(Arc::new(Inner { store, signals, tally: Tally::default(), rooms: Rooms::default() }))
     }
 
     /// What it counts.
@@ -131,15 +135,18 @@ impl Intake {
         Relay::start(&outbox, destinations)
     }
 
-    /// Takes a delivery in. Cancellation safe: a dropped future has committed the whole, commits it yet, or leaves
+    /// Takes a delivery in, for which there is room. Cancellation safe: a dropped future has committed the whole, commits it yet, or leaves
     /// nothing, and the sender delivers again.
     ///
     /// # Errors
     ///
     /// The store does not answer, or not in time; what was asked may have happened.
-    pub async fn admit(&self, arrival: Arrival) -> Result<Admitted, StoreError> {
+    pub async fn admit(&self, arrival: Arrival, room: Room) -> Result<Admitted, StoreError> {
         let source = arrival.source.clone();
         let admitted = self.0.admit(arrival).await?;
+        if matches!(admitted, Admitted::New(_)) {
+            room.taken();
+        }
         self.0.signals.decided(&source, admitted.decision());
         Ok(admitted)
     }

@@ -45,6 +45,10 @@ pub(crate) const REDRIVEN_POLL: Duration = Duration::from_secs(1);
 pub(crate) const PAGE: u32 = 100;
 /// How often a webhook is judged anew because others were faster.
 pub(crate) const ADMIT_TRIES: u32 = 5;
+/// How long the number of messages that wait for a handler is believed, and how many times longer than it took to
+/// count them: a twentieth of the time at most is spent on it.
+pub(crate) const ROOM_LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const ROOM_LOOK_SHARE: u32 = 20;
 /// Bodies of conflicting webhooks that are kept beside one message: enough to see what differs.
 pub(crate) const EVIDENCE_MAX: u64 = 10;
 /// How long an outgoing message can be looked at after it was delivered, where nobody says otherwise.

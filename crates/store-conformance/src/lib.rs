@@ -14,7 +14,7 @@ mod messages;
 pub use fixture::{Fixture, Made, clock};
 pub use library::{Business, Library, Script};
 pub use memory::{BusinessRows, MemoryStore, MemoryWork};
-pub use messages::{Handler, Messages, Shop};
+pub use messages::{ENTITY, Handler, Messages, Shop};
 
 /// Makes one test of each behaviour, on empty stores that `make` makes: an `async fn(Arc<ManualClock>) -> Option<Made>`
 /// whose store lives by the clock; `None` says that there is no such store here, and the test is skipped.
@@ -178,6 +178,7 @@ macro_rules! messages_conformance {
             outbox::messages_of_one_key_leave_in_their_order,
             outbox::those_that_wait_behind_one_hold_up_no_other_key,
             outbox::destinations_hold_up_nothing_of_each_other,
+            outbox::id_of_a_message_that_goes_elsewhere_is_refused,
             outbox::failure_is_sent_again_when_it_says,
             outbox::no_more_are_given_than_are_asked_for,
             outbox::pages_surveys_and_the_sweep_see_what_stands,
@@ -195,9 +196,13 @@ macro_rules! messages_conformance {
             inbox::mark_of_a_later_round_stays_no_shorter_than_the_first,
             inbox::mark_of_a_later_round_stands_in_the_way_of_a_round_that_is_forgotten,
             inbox::pages_show_every_entry_once,
+            inbox::version_of_an_entity_is_known_as_long_as_the_mark_of_what_brought_it,
+            inbox::versions_are_looked_through_in_steps_that_come_to_all,
             consume::effect_and_mark_are_one_commit_and_happen_once,
             consume::handler_that_ends_otherwise_leaves_neither_effect_nor_message,
             consume::message_that_failed_is_handled_and_its_failures_stay,
+            consume::message_whose_handler_finds_a_newer_version_is_superseded,
+            consume::notes_of_late_versions_go_with_the_marks_of_what_brought_them,
             consume::message_of_a_handler_keeps_the_mark_until_it_is_done,
             consume::two_events_that_ask_for_one_effect_make_one_message,
             consume::messages_of_handlers_keep_the_order_of_their_commits,

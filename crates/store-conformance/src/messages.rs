@@ -23,6 +23,8 @@ type Reading = Pin<Box<dyn Future<Output = Vec<String>> + Send>>;
 
 /// The lease of a sending.
 pub const SENDING: Duration = Duration::from_secs(30);
+/// The one entity whose versions handlers ask about.
+pub const ENTITY: &str = "product-7";
 /// How long marks stay.
 pub const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -35,6 +37,8 @@ pub struct Handler {
     pub message: Option<Message>,
     /// The effect that the message is the one of.
     pub effect: Option<String>,
+    /// The version of the one entity that it asks about.
+    pub version: Option<i64>,
     end: Arc<dyn Fn() -> Ended + Send + Sync>,
     made: Arc<Mutex<Vec<bool>>>,
 }
@@ -42,7 +46,8 @@ pub struct Handler {
 impl Handler {
     /// One that does nothing and ends so.
     pub fn new(end: impl Fn() -> Ended + Send + Sync + 'static) -> Handler {
-        Handler { row: None, message: None, effect: None, end: Arc::new(end), made: Arc::default() }
+        let (row, message, effect, version) = (None, None, None, None);
+        Handler { row, message, effect, version, end: Arc::new(end), made: Arc::default() }
     }
 
     /// It inserts this row.
@@ -58,6 +63,11 @@ impl Handler {
     /// The message is the one of this effect.
     pub fn effect(self, effect: &str) -> Handler {
         Handler { effect: Some(effect.into()), ..self }
+    }
+
+    /// It asks whether this version of [`ENTITY`] is to be applied.
+    pub fn version(self, version: i64) -> Handler {
+        Handler { version: Some(version), ..self }
     }
 
     /// Whether the message was new, in this run.
@@ -170,7 +180,7 @@ impl<S: ConsumeStore + OutboxStore> Messages<S> {
 
     /// Accepts a message about a version of the one entity.
     pub async fn accept_version(&self, mark: &Mark, version: Option<i64>, messages: &[&str]) -> Consumed {
-        let versioned = version.map(|version| Versioned { entity: "product-7".into(), version });
+        let versioned = version.map(|version| Versioned { entity: ENTITY.into(), version });
         let messages = messages.iter().map(|id| message(id, None)).collect();
         self.store.accept(mark.clone(), versioned, messages).await.expect("the store works")
     }

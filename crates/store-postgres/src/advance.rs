@@ -5,7 +5,7 @@
 
 use onefold_core::{Kept, OperationId, Reconciliation};
 use onefold_store::codec::{encode_kept, kept_length};
-use onefold_store::{Advance, Sealer, Step, StoreError, crash};
+use onefold_store::{Advance, Sealer, Start, Step, StoreError, crash};
 use tokio_postgres::types::Type;
 
 use crate::ask::Ask;
@@ -139,6 +139,35 @@ impl AdvanceWork {
             }
             _ => (None, None),
         }
+    }
+}
+
+/// An end that says nothing but itself.
+pub(crate) struct Settling<'a> {
+    pub(crate) id: &'a [u8],
+    pub(crate) start: &'a Start,
+    pub(crate) to_state: i16,
+    pub(crate) resource: (Option<&'a [u8]>, Option<&'a [u8]>),
+    pub(crate) kept: Option<&'a [u8]>,
+    pub(crate) nonce: i64,
+}
+
+impl AdvanceWork {
+    /// The end that it is, if it is nothing else.
+    pub(crate) fn settling(&self) -> Option<Settling<'_>> {
+        let Advance { id, start, step: Step::Settle { state, .. }, event: None, if_superseded: None } =
+            &self.advance
+        else {
+            return None;
+        };
+        Some(Settling {
+            id: id.as_bytes(),
+            start,
+            to_state: state_number(*state),
+            resource: self.resource(),
+            kept: self.kept.as_deref(),
+            nonce: self.nonce,
+        })
     }
 }
 

@@ -67,7 +67,10 @@ impl<C: GenericClient + Sync> Ask for Within<'_, C> {
 
 impl From<StoreError> for Failed {
     fn from(error: StoreError) -> Failed {
-        Failed::Server(error.to_string())
+        match error {
+            StoreError::Refused(why) => Failed::Refused(why),
+            StoreError::Unavailable(why) => Failed::Server(why),
+        }
     }
 }
 

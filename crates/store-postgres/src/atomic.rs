@@ -185,6 +185,8 @@ pub(crate) struct Finished {
     pub(crate) form: Option<Vec<u8>>,
     /// Whether messages are on their way out with it.
     pub(crate) made_messages: bool,
+    /// Whether what it was run for came too late.
+    pub(crate) too_late: bool,
 }
 
 impl Finished {
@@ -223,7 +225,7 @@ pub(crate) async fn closure(
     held.closure_begins(most);
     let mut tx = PostgresTx::new(held, id, about, now, Makes::of(store));
     let ended = timeout(most, caught(work.0.as_mut(), &mut tx)).await;
-    let made_messages = tx.made_messages();
+    let (made_messages, too_late) = (tx.made_messages(), tx.versions().came_too_late());
     let (held, failed) = tx.into_parts();
     let ended = match ended {
         Ok(Ok(ended)) => ended,
@@ -260,7 +262,7 @@ pub(crate) async fn closure(
                 held.roll_back().await;
                 return Err(Stopped::Store(refused));
             }
-            Ok((held, Finished { finish, kept, resource, form, made_messages }))
+            Ok((held, Finished { finish, kept, resource, form, made_messages, too_late }))
         }
         (Ended::NotDone, _) => {
             held.roll_back().await;

@@ -32,15 +32,20 @@ impl Server {
     async fn ask_committed_once(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Failed> {
         let held = Held::new(self.connection().await?);
         let asked = async {
-            tokio::join!(biased; held.batch_execute(BEGIN), held.query_typed(sql, params), held.batch_execute("COMMIT"))
+            let statement = held.prepared(sql, params).await?;
+            let (begun, rows, committed) = tokio::join!(
+                biased;
+                held.batch_execute(BEGIN),
+                statement.query(&held, params),
+                held.batch_execute("COMMIT")
+            );
+            let rows = begun.and(rows)?;
+            committed.map(|()| rows)
         };
-        let Ok((begun, rows, committed)) = tokio::time::timeout(STATEMENT_MAX, asked).await else {
+        let Ok(done) = tokio::time::timeout(STATEMENT_MAX, asked).await else {
             return Err(Failed::Lost("the database takes too long".into()));
         };
-        let done = match (begun.and(rows), committed) {
-            (Ok(rows), Ok(())) => Ok(rows),
-            (Err(error), _) | (_, Err(error)) => Err(Failed::of(&error)),
-        };
+        let done = done.map_err(|error| Failed::of(&error));
         match &done {
             Err(failed) if failed.ends_connection() => drop(held),
             Err(_) => held.roll_back().await,

@@ -47,6 +47,7 @@ async fn consume(
     };
     let (mut held, finished) = closure(held, id, About::Message, standing.now, work, store).await?;
     let (state, reason) = match finished.finish {
+        Finish::Succeeded if finished.too_late => (InboxState::Superseded, None),
         Finish::Succeeded => (InboxState::Processed, None),
         Finish::Rejected => {
             // Its writes go; the mark is made in a transaction of its own.
@@ -64,7 +65,7 @@ async fn consume(
         Ok(now) => now,
         Err(found) => return Ok(found),
     };
-    if finished.made_messages && state == InboxState::Processed {
+    if finished.made_messages && state != InboxState::Rejected {
         store.hints().give();
     }
     Ok(Consumed::Done { now, state })

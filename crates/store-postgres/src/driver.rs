@@ -69,7 +69,7 @@ impl PostgresStore {
     /// Makes a message on its way out in the guest's transaction, as [`PostgresStore::enqueue_in`] does. An error may
     /// have ended the transaction: roll it back.
     pub async fn enqueue_over<G: Guest>(&self, guest: &mut G, message: Message) -> Result<bool, G::Error> {
-        Ok(outgoing::put(vec![self.seal_message(message)], None, &Of::new(guest)).await? > 0)
+        Ok(outgoing::put_new(vec![self.seal_message(message)], &Of::new(guest)).await? > 0)
     }
 
     /// Makes the one message for an effect in the guest's transaction, as [`PostgresStore::enqueue_once_in`] does. An

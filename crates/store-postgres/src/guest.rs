@@ -11,6 +11,7 @@ use onefold_store::{Advance, Advanced, Claim, Claimed, Step, StoreError};
 use tokio_postgres::Transaction;
 
 use crate::advance::AdvanceWork;
+use crate::alone;
 use crate::ask::{Ask, Within};
 use crate::begin::BeginWork;
 use crate::claim::{ClaimWork, RawClaimed};
@@ -43,8 +44,8 @@ impl PostgresStore {
         Ok(self.advance_by(&within, advance).await?)
     }
 
-    /// Makes a message on its way out in the transaction. False: a message under this id was made before. It is seen by
-    /// relays once the owner has committed. With an ordering key, whoever makes a message of the same key waits for the
+    /// Makes a message on its way out in the transaction. False: it was made before. An id whose message goes elsewhere
+    /// is refused, and the transaction may go on. It is seen by relays once the owner has committed. With an ordering key, whoever makes a message of the same key waits for the
     /// end of the transaction.
     ///
     /// Errors and cancellation as in [`PostgresStore::claim_in`].
@@ -54,7 +55,7 @@ impl PostgresStore {
         message: Message,
     ) -> Result<bool, StoreError> {
         let within = Within { client: transaction, now: self.server().now() };
-        Ok(outgoing::put(vec![self.seal_message(message)], None, &within).await? > 0)
+        Ok(outgoing::put_new(vec![self.seal_message(message)], &within).await? > 0)
     }
 
     /// Makes the one message for an effect in the transaction, under an id that follows from the effect; `by` is the
@@ -79,6 +80,9 @@ impl PostgresStore {
 
     pub(crate) async fn claim_by<A: Ask>(&self, ask: &A, claim: Claim) -> Result<Claimed, A::Error> {
         let work = ClaimWork::new(claim, |scope| self.bucket(scope), any_shard());
+        if let Some(now) = alone::claim(&work, ask).await? {
+            return Ok(Claimed::Won { now });
+        }
         Ok(match only(ClaimWork::run(&[work], ask).await?)? {
             RawClaimed::Won { now } => Claimed::Won { now },
             RawClaimed::Exists(read) => Claimed::Exists(Box::new(read.open(self.sealer())?)),
@@ -93,7 +97,15 @@ impl PostgresStore {
                 let work = BeginWork::new(advance, |scope| self.bucket(scope), any_shard());
                 BeginWork::run(&[work], ask).await?
             }
-            _ => AdvanceWork::run(&[AdvanceWork::new(advance, self.sealer())], ask).await?,
+            _ => {
+                let work = AdvanceWork::new(advance, self.sealer());
+                if let Some(settling) = work.settling()
+                    && let Some(done) = alone::settle(&settling, ask).await?
+                {
+                    return Ok(done.open(self.sealer())?);
+                }
+                AdvanceWork::run(&[work], ask).await?
+            }
         };
         Ok(only(answers)?.open(self.sealer())?)
     }

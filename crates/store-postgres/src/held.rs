@@ -17,6 +17,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::Client;
 
+use crate::prepared::{self, Prepared};
+use crate::server::Params;
+
 /// How long a connection may take to end its transaction before it is closed instead.
 const ROLLBACK_MAX: Duration = Duration::from_secs(2);
 /// What a statement is granted beyond the closure's time: the last one, which writes the record, has it for itself.
@@ -68,6 +71,21 @@ impl Held {
     pub(crate) fn limit(&mut self) -> Option<String> {
         let limit = self.time.as_mut()?.renewed(Instant::now())?;
         Some(format!("SET LOCAL statement_timeout = {}", limit.as_millis()))
+    }
+
+    /// Whether statements are prepared here.
+    pub(crate) fn prepares(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| prepared::may_be(connection))
+    }
+
+    /// A statement that will be sent here: see [`Prepared::on`].
+    pub(crate) async fn prepared<'s>(
+        &self,
+        sql: &'s str,
+        params: &Params<'_>,
+    ) -> Result<Prepared<'s>, tokio_postgres::Error> {
+        let connection = self.connection.as_ref().expect("it is given back by value");
+        Prepared::on(connection, sql, params).await
     }
 
     /// The transaction has ended.

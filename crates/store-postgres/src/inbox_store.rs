@@ -10,7 +10,7 @@ use onefold_store::{
 use crate::acts::{self, Way};
 use crate::inbox::{self, MarkWork};
 use crate::store::PostgresStore;
-use crate::{inbox_row, marks, permits};
+use crate::{inbox_row, marks, permits, versions};
 
 #[async_trait]
 impl InboxStore for PostgresStore {
@@ -70,6 +70,10 @@ impl InboxStore for PostgresStore {
 
     async fn sweep_inbox(&self, limit: u32) -> Result<u64, StoreError> {
         marks::sweep(limit, self.server()).await
+    }
+
+    async fn sweep_versions(&self, limit: u32) -> Result<u64, StoreError> {
+        versions::sweep(limit, self.versions(), self.server()).await
     }
 
     async fn survey_inbox(&self) -> Result<InboxSurvey, StoreError> {

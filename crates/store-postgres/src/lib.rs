@@ -2,8 +2,8 @@
 //!
 //! *Promises.* What was acknowledged is committed; it survives whatever the server's commits survive (see
 //! [`check`](PostgresStore::check) for settings under which that is less than it should be). All time is the
-//! server's. Every transition is one conditional statement; whoever loses a race is told so. No statement is
-//! prepared by name and nothing lives in a session, so a pooler in transaction mode may stand between.
+//! server's. Every transition is one conditional statement; whoever loses a race is told so. Nothing lives in a session
+//! but the plans of statements, and those only where no pooler stands between, so one in transaction mode may.
 //!
 //! *After a crash* of a gateway every acknowledged transition stands, and its leases end by the stored time. What was
 //! not acknowledged may or may not be there. A request whose connection was lost is sent once more and recognises its
@@ -15,6 +15,7 @@
 mod acts;
 mod address;
 mod advance;
+mod alone;
 mod ask;
 mod atomic;
 mod batch;
@@ -45,8 +46,10 @@ mod outbox;
 mod outbox_row;
 mod outbox_store;
 mod outgoing;
+mod own;
 mod param;
 mod permits;
+mod prepared;
 mod probes;
 mod read;
 mod row;
@@ -61,6 +64,7 @@ mod survey;
 mod sweep;
 mod tls;
 mod tx;
+mod versions;
 
 pub use address::Address;
 pub use atomic::{Ending, PostgresWork};

@@ -18,7 +18,7 @@ use crate::{outbox, outbox_row, outgoing};
 impl OutboxStore for PostgresStore {
     async fn enqueue(&self, messages: Vec<Message>) -> Result<u64, StoreError> {
         let sealed = messages.into_iter().map(|message| self.seal_message(message)).collect();
-        let new = outgoing::put(sealed, None, &Committed(self.server())).await?;
+        let new = outgoing::put_new(sealed, &Committed(self.server())).await?;
         if new > 0 {
             self.hints().give();
         }

@@ -7,11 +7,12 @@
 //! failure; the places are in order all the same.
 
 use onefold_core::{FingerprintBuilder, IdentityKey, Key, Message, OperationId, outgoing_id};
-use onefold_store::Sealer;
 use onefold_store::codec::{encode_message, message_length};
+use onefold_store::{Sealer, StoreError, id_is_taken};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Ask;
+use crate::driver::Columns as Row;
 use crate::row::{clock, get};
 use crate::server::Unanswered;
 
@@ -20,6 +21,9 @@ pub(crate) const PUT: &str =
     "SELECT onefold.outbox_put($1, i.lock, i.id, i.destination, i.address, i.ordering_key, i.form, $2)
     FROM unnest($3::bigint[], $4::bytea[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])
     WITH ORDINALITY AS i (lock, id, destination, address, ordering_key, form, n) ORDER BY i.n";
+/// Whether the message under an id goes there.
+pub(crate) const GOES_TO: &str =
+    "SELECT m.destination = $2 AND m.address = $3 FROM onefold.outbox m WHERE m.id = $1";
 /// Forgets those of $1 that are done.
 pub(crate) const FORGET_DONE: &str = "WITH old AS MATERIALIZED (
         SELECT d.place FROM onefold.outbox m JOIN onefold.outbox_done d ON d.place = m.place
@@ -58,6 +62,19 @@ impl Outgoing {
         let lock = ordering_key.as_ref().map(|key| lock(&destination, key, identity_key));
         Outgoing { id, destination, address, ordering_key, form, lock }
     }
+
+    /// The parameters of [`GOES_TO`].
+    pub(crate) fn place(&self) -> [&[u8]; 3] {
+        [self.id.as_str().as_bytes(), self.destination.as_bytes(), self.address.as_bytes()]
+    }
+
+    /// Why it was not made, by the rows of [`GOES_TO`], where that is not because it was made before.
+    pub(crate) fn refused<R: Row>(&self, rows: &[R]) -> Result<(), StoreError> {
+        match rows.first().map(|row| get(row, 0)).transpose()? {
+            Some(false) => Err(id_is_taken(&self.id, &self.destination)),
+            _ => Ok(()),
+        }
+    }
 }
 
 fn lock(destination: &str, ordering_key: &str, identity_key: &IdentityKey) -> i64 {
@@ -76,19 +93,37 @@ pub(crate) async fn put<A: Ask>(
     cause: Option<OperationId>,
     ask: &A,
 ) -> Result<u64, A::Error> {
-    if messages.is_empty() {
-        return Ok(0);
-    }
     messages.sort_by_key(|message| message.lock);
+    let new = put_each(&messages, cause, ask).await?;
+    Ok(new.into_iter().map(u64::from).sum())
+}
+
+/// As [`put`], for whoever chooses ids freely: it is an error where an id is that of a message that goes elsewhere.
+pub(crate) async fn put_new<A: Ask>(mut messages: Vec<Outgoing>, ask: &A) -> Result<u64, A::Error> {
+    messages.sort_by_key(|message| message.lock);
+    let new = put_each(&messages, None, ask).await?;
+    for (message, _) in messages.iter().zip(&new).filter(|(_, new)| !**new) {
+        let place = message.place();
+        let place = place.each_ref().map(|value| (value as &(dyn ToSql + Sync), Type::BYTEA));
+        message.refused(&ask.ask(GOES_TO, &place, Unanswered::AskAgain).await?)?;
+    }
+    Ok(new.into_iter().map(u64::from).sum())
+}
+
+/// For each, whether it is new.
+async fn put_each<A: Ask>(
+    messages: &[Outgoing],
+    cause: Option<OperationId>,
+    ask: &A,
+) -> Result<Vec<bool>, A::Error> {
+    if messages.is_empty() {
+        return Ok(Vec::new());
+    }
     let now = ask.now();
     let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
-    let columns = Columns::of(&messages);
+    let columns = Columns::of(messages);
     let rows = ask.ask(PUT, &columns.params(&now, &cause), Unanswered::GiveUp).await?;
-    let mut new = 0;
-    for row in &rows {
-        new += u64::from(get::<bool>(row, 0)?);
-    }
-    Ok(new)
+    Ok(rows.iter().map(|row| get(row, 0)).collect::<Result<_, _>>()?)
 }
 
 /// Makes them as [`put`] does, and again those that were made and done before.

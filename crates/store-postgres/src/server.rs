@@ -1,6 +1,6 @@
 //! The connections to the server, and one statement over one of them.
 //!
-//! Every statement is one unnamed statement and one transaction: its rows are believed once the server is ready for
+//! Every statement is one transaction, and prepared where that may be ([`prepared`](crate::prepared)): its rows are believed once the server is ready for
 //! the next one, which is after the commit. Every wait has an end. A statement that was overtaken by another
 //! transaction (40001, 40P01) had no effect and is rerun, a few times and after a pause by dice; one whose answer was
 //! lost is sent once more only when it recognises its own work.
@@ -16,6 +16,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::error::{Failed, words};
 use crate::held::Held;
+use crate::prepared::{self, Prepared};
 use crate::{Address, OpenError, tls};
 
 /// How long a statement waits for a connection that is free, or comes about.
@@ -68,6 +69,7 @@ impl Server {
         let pool = Pool::builder(manager)
             .max_size(connections_max)
             .runtime(Runtime::Tokio1)
+            .post_create(prepared::look())
             .wait_timeout(Some(CONNECTION_WAIT_MAX))
             .create_timeout(Some(CONNECTION_WAIT_MAX))
             .recycle_timeout(Some(CONNECTION_WAIT_MAX))
@@ -129,7 +131,8 @@ impl Server {
 
     async fn ask_once(&self, sql: &str, params: &Params<'_>) -> Result<Vec<Row>, Failed> {
         let connection = self.connection().await?;
-        let asked = tokio::time::timeout(STATEMENT_MAX, connection.query_typed(sql, params)).await;
+        let asked = async { Prepared::on(&connection, sql, params).await?.query(&connection, params).await };
+        let asked = tokio::time::timeout(STATEMENT_MAX, asked).await;
         let done = match asked {
             Ok(Ok(rows)) => return Ok(rows),
             Ok(Err(error)) => Failed::of(&error),

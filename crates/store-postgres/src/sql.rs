@@ -5,20 +5,25 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 use crate::{Address, Options, PostgresStore};
 use crate::{
-    acts, advance, atomic::new, begin, check, claim, consume, counts, events, grants, inbox, inbox_row,
-    inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps, store,
-    survey, sweep, tx,
+    acts, advance, alone, atomic::new, begin, check, claim, consume, counts, events, grants, inbox,
+    inbox_row, inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps,
+    store, survey, sweep, tx, versions,
 };
 
 /// With the name under which a failure is told.
-const STATEMENTS: [(&str, &str); 61] = [
+const STATEMENTS: [(&str, &str); 69] = [
+    ("claim alone", alone::CLAIM),
+    ("settle alone", alone::SETTLE),
     ("enter", new::ENTER),
+    ("look", new::LOOK),
     ("before", new::BEFORE),
     ("finish", new::FINISH),
+    ("finish, prepared", new::FINISH_PREPARED),
     ("effect", tx::EFFECT),
     ("apply", tx::APPLY),
     ("version", tx::VERSION),
     ("superseded", tx::SUPERSEDED),
+    ("forget entity", tx::FORGET),
     ("put step", steps::PUT),
     ("steps", steps::OF),
     ("claim", claim::CLAIM),
@@ -46,6 +51,7 @@ const STATEMENTS: [(&str, &str); 61] = [
     ("drop key", seal_keys::DROP_KEY),
     ("key in use", seal_keys::IN_USE),
     ("put message", outgoing::PUT),
+    ("place of a message", outgoing::GOES_TO),
     ("take", outbox::TAKE),
     ("settle", outbox::SETTLE),
     ("redrive", outbox::REDRIVE),
@@ -67,6 +73,8 @@ const STATEMENTS: [(&str, &str); 61] = [
     ("count deliveries", marks::COUNT),
     ("unpark", marks::UNPARK),
     ("sweep inbox", marks::SWEEP),
+    ("sweep entities", versions::ENTITIES),
+    ("sweep notes", versions::NOTES),
     ("grant", permits::GRANT),
     ("permits", permits::OF),
     ("revoke", permits::REVOKE),

@@ -26,7 +26,7 @@ use crate::server::{Server, Unanswered};
 use crate::stats::{Counts, Stats};
 use crate::{
     Address, OpenError, Options, PostgresWork, atomic, counts, events, inventory, list, open, probes, read,
-    steps, survey, sweep,
+    steps, survey, sweep, versions,
 };
 
 /// Lanes of each kind: while one waits for its commit another can gather and send.
@@ -44,6 +44,7 @@ pub struct PostgresStore {
     sealer: Arc<Sealer>,
     hints: Hints,
     low_water: LowWater,
+    versions: versions::Place,
     server: Server,
     shard: i16,
     claims: Lanes<ClaimWork>,
@@ -65,6 +66,7 @@ impl PostgresStore {
             sealer: Arc::new(opened.sealer),
             hints: Hints::default(),
             low_water: LowWater::default(),
+            versions: versions::Place::default(),
             shard: rand::random_range(0..SHARDS),
             claims: Lanes::start(LANES, &opened.server, &counts),
             beginnings: Lanes::start(1, &opened.server, &counts),
@@ -80,9 +82,20 @@ impl PostgresStore {
     pub async fn check(address: &Address) -> Result<Vec<Finding>, OpenError> {
         let server = Server::new(address, 1, None)?;
         let mut findings = check::look(&server).await?.findings();
-        findings.push(grants::look(&server).await?);
-        let connection = server.connection().await?;
-        findings.push(match migrate::schema_of(&**connection, LATEST).await {
+        let schema = {
+            // There is one connection, which the next look takes.
+            let connection = server.connection().await?;
+            migrate::schema_of(&**connection, LATEST).await
+        };
+        match schema {
+            // What is not there yet, nobody can be allowed to use.
+            Ok(found) if found < LATEST => {
+                let says = "not looked at: the schema is to be migrated first";
+                findings.push(Finding::new("grants", Gravity::Warning, says));
+            }
+            _ => findings.push(grants::look(&server).await?),
+        }
+        findings.push(match schema {
             Ok(LATEST) => Finding::new("schema", Gravity::Fine, format!("schema {LATEST}, this release's")),
             Ok(found) if found > LATEST => {
                 let says =
@@ -96,6 +109,13 @@ impl PostgresStore {
             Err(error) => Finding::new("schema", Gravity::Failure, error.to_string()),
         });
         Ok(findings)
+    }
+
+    /// The schema that the database has: [`SCHEMA_VERSION`](crate::SCHEMA_VERSION), or that of a later release, which
+    /// lets this one work.
+    pub async fn schema(&self) -> Result<u32, OpenError> {
+        let connection = self.server.connection().await?;
+        migrate::schema_of(&**connection, LATEST).await
     }
 
     /// What the lanes did since the store was opened.
@@ -146,6 +166,10 @@ impl PostgresStore {
             )));
         }
         Ok(())
+    }
+
+    pub(crate) fn versions(&self) -> &versions::Place {
+        &self.versions
     }
 
     pub(crate) fn closure_time_max(&self) -> Duration {

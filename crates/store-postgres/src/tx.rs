@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
-use onefold_store::{Applied, Sealer};
+use onefold_store::{Applied, Sealer, StoreError, Versions};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -28,6 +28,7 @@ pub(crate) const APPLY: &str =
     ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at
     WHERE p.version < excluded.version";
 pub(crate) const VERSION: &str = "SELECT version FROM onefold.projections WHERE entity = $1";
+pub(crate) const FORGET: &str = "DELETE FROM onefold.projections WHERE entity = $1";
 pub(crate) const SUPERSEDED: &str = "INSERT INTO onefold.superseded (entity, version, operation, at)
     VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
 
@@ -61,6 +62,9 @@ pub enum TxError {
     /// It was not sent: the transaction, and the session, are not the closure's to change.
     #[error("`{0}` is not for a closure: the transaction is the layer's to begin, to end and to set")]
     Refused(String),
+    /// The id is that of a message that goes elsewhere. Nothing was written, and the transaction goes on.
+    #[error(transparent)]
+    IdTaken(StoreError),
     /// The database's word.
     #[error(transparent)]
     Database(#[from] tokio_postgres::Error),
@@ -77,6 +81,8 @@ pub struct PostgresTx {
     now: StoreTime,
     makes: Makes,
     made_messages: bool,
+    versions: Versions,
+    correlation: Option<String>,
     failed: Option<Failed>,
 }
 
@@ -88,7 +94,8 @@ impl PostgresTx {
         now: StoreTime,
         makes: Makes,
     ) -> PostgresTx {
-        PostgresTx { held, operation, about, now, makes, made_messages: false, failed: None }
+        let (made_messages, versions, correlation, failed) = (false, Versions::default(), None, None);
+        PostgresTx { held, operation, about, now, makes, made_messages, versions, correlation, failed }
     }
 
     /// Whether it has made any messages.
@@ -96,8 +103,19 @@ impl PostgresTx {
         self.made_messages
     }
 
+    /// What it was told of versions.
+    pub(crate) fn versions(&self) -> Versions {
+        self.versions
+    }
+
     pub(crate) fn into_parts(self) -> (Held, Option<Failed>) {
         (self.held, self.failed)
+    }
+
+    /// Ties the messages that are made from here on to a workflow: those that name no correlation id carry this one.
+    /// That of the operation, or of the message that is handled, is set before the closure runs.
+    pub fn correlate(&mut self, id: Option<&str>) {
+        self.correlation = id.map(str::to_owned);
     }
 
     /// The operation that is performed, or the message that is handled.
@@ -166,7 +184,15 @@ impl PostgresTx {
 
     /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
     /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
+    /// A message whose handler is told [`Applied::Superseded`], and of nothing that it is newer, is marked as
+    /// superseded.
     pub async fn apply_if_newer(&mut self, entity: &str, version: i64) -> Result<Applied, TxError> {
+        let applied = self.note_version(entity, version).await?;
+        self.versions.note(applied);
+        Ok(applied)
+    }
+
+    async fn note_version(&mut self, entity: &str, version: i64) -> Result<Applied, TxError> {
         let (operation, at) = (self.operation, self.now.0);
         let entity = entity.as_bytes();
         if self.execute(APPLY, &[&entity, &version, &at]).await? == 1 {
@@ -180,11 +206,21 @@ impl PostgresTx {
         Ok(Applied::Superseded)
     }
 
-    /// Makes a message on its way out, in this transaction. False: a message under this id was made before, and nothing
-    /// is written. With an ordering key, whoever makes a message of the same key at the same time waits for the end of
-    /// this transaction.
+    /// Forgets the version of an entity that is deleted for good, in this transaction: versions are kept until then. An
+    /// event from before that comes later is new again. False: nothing was known of it.
+    pub async fn forget_entity(&mut self, entity: &str) -> Result<bool, TxError> {
+        Ok(self.execute(FORGET, &[&entity.as_bytes()]).await? == 1)
+    }
+
+    /// Makes a message on its way out, in this transaction. False: it was made before, and nothing is written; what it
+    /// says is not compared. With an ordering key, whoever makes a message of the same key at the same time waits for
+    /// the end of this transaction.
+    ///
+    /// An id is one message's: where the message under this id goes to another destination or address it is
+    /// [`TxError::IdTaken`].
     pub async fn enqueue(&mut self, message: &Message) -> Result<bool, TxError> {
-        let outgoing = Outgoing::new(message.clone(), &self.makes.identity_key, &self.makes.sealer);
+        let message = message.clone().correlated(self.correlation.as_deref());
+        let outgoing = Outgoing::new(message, &self.makes.identity_key, &self.makes.sealer);
         // A message that came in stays marked until those that it has brought about are done.
         let cause = (self.about == About::Message).then_some(self.operation);
         let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
@@ -192,6 +228,13 @@ impl PostgresTx {
         let (columns, now) = (outgoing::Columns::of(&outgoing), self.makes.now);
         let rows = self.query_typed(outgoing::PUT, &columns.params(&now, &cause)).await?;
         let made = rows.first().is_some_and(|row| get(row, 0).unwrap_or(false));
+        if !made {
+            let [message] = &outgoing;
+            let place = message.place();
+            let place = place.each_ref().map(|value| (value as &(dyn ToSql + Sync), Type::BYTEA));
+            let rows = self.query_typed(outgoing::GOES_TO, &place).await?;
+            message.refused(&rows).map_err(TxError::IdTaken)?;
+        }
         self.made_messages |= made;
         Ok(made)
     }
@@ -203,11 +246,11 @@ impl PostgresTx {
         if !self.effect(effect).await? {
             return Ok(false);
         }
-        let made = self.enqueue(&message).await?;
-        if !made {
+        let made = self.enqueue(&message).await;
+        if matches!(made, Ok(false) | Err(TxError::IdTaken(_))) {
             self.execute(outgoing::FORGET_EFFECT, &[&effect.as_bytes()]).await?;
         }
-        Ok(made)
+        made
     }
 
     fn noted<A>(&mut self, done: Result<A, tokio_postgres::Error>) -> Result<A, TxError> {

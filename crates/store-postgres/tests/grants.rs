@@ -18,6 +18,17 @@ async fn grants(url: &str) -> Finding {
 }
 
 #[tokio::test]
+async fn check_says_nothing_good_of_grants_where_there_is_no_schema_yet() {
+    let what = "grants on a new database of PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let before = grants(&database.url()).await;
+    assert_eq!(before.gravity, Gravity::Warning, "{}", before.says);
+    assert!(before.says.contains("migrated"), "{}", before.says);
+    drop(open(&database.url()).await);
+    assert_eq!(grants(&database.url()).await.gravity, Gravity::Fine);
+}
+
+#[tokio::test]
 async fn check_names_what_is_missing_and_the_lines_of_the_page_are_enough() {
     let what = "grants on PostgreSQL";
     let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };

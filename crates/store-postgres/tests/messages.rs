@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use onefold_store::clock::ManualClock;
-use onefold_store_conformance::{Handler, Shop, messages_conformance};
+use onefold_store_conformance::{ENTITY, Handler, Shop, messages_conformance};
 use onefold_store_postgres::{Address, Options, PostgresStore, PostgresTx, PostgresWork, TxError};
 use onefold_testkit::pgbouncer;
 use onefold_testkit::postgres::{Database, Isolation};
@@ -16,6 +16,9 @@ const WHAT: &str = "messages on PostgreSQL";
 async fn act(handler: &Handler, tx: &mut PostgresTx) -> Result<(), TxError> {
     if let Some(row) = &handler.row {
         tx.execute("INSERT INTO business VALUES ($1)", &[row]).await?;
+    }
+    if let Some(version) = handler.version {
+        tx.apply_if_newer(ENTITY, version).await?;
     }
     if let Some(message) = &handler.message {
         let made = match &handler.effect {

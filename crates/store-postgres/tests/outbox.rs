@@ -72,7 +72,7 @@ async fn somebody_waits(database: &Database) {
 }
 
 #[tokio::test]
-async fn message_that_is_committed_late_is_sent_late_and_not_skipped() {
+async fn b90_message_that_is_committed_late_is_sent_late_and_not_skipped() {
     let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
     let store = open(&database.url()).await;
     let (mut late, mut never) = (connect(&database).await, connect(&database).await);

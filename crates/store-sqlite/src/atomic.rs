@@ -55,7 +55,7 @@ struct Finished {
 
 impl Finished {
     fn of(left: Left, id: OperationId, sealer: &Sealer) -> Finished {
-        let Left { finish, kept, resource } = left;
+        let Left { finish, kept, resource, .. } = left;
         let seal = || sealer.seal(&id, kept_length(&kept), |out| encode_kept(&kept, out));
         let form = (kept != Kept::Nothing).then(seal);
         Finished { finish, kept, resource, form }

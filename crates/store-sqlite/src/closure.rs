@@ -48,6 +48,8 @@ pub(crate) struct Left {
     pub(crate) finish: Finish,
     pub(crate) kept: Kept,
     pub(crate) resource: Option<Resource>,
+    /// Whether what it was run for came too late.
+    pub(crate) too_late: bool,
 }
 
 /// Why a closure leaves nothing.
@@ -67,11 +69,11 @@ impl Running {
     ) -> Result<Result<Left, Nothing>, JobError> {
         let mut closure = self.work.0.lock();
         let (fence, sealer, time) = (batch.fence, &*self.sealer, self.time);
-        let (ended, overran, made) = {
+        let (ended, overran, made, versions) = {
             let mut tx = SqliteTx::new(batch, id, about, sealer);
             let running = AssertUnwindSafe(|| closure(&mut tx));
             let (ended, overran) = fence.around(time, || catch_unwind(running));
-            (ended, overran, tx.made_messages())
+            (ended, overran, tx.made_messages(), tx.versions())
         };
         if batch.connection.is_autocommit() {
             let why = "a closure made SQLite roll the whole transaction back";
@@ -86,7 +88,7 @@ impl Running {
                 if made && finish == Finish::Succeeded {
                     batch.messages_wait();
                 }
-                Ok(Left { finish, kept, resource })
+                Ok(Left { finish, kept, resource, too_late: versions.came_too_late() })
             }
             Ok(Ended::NotDone) => Err(Nothing::NotDone),
             Ok(Ended::Again(why)) => Err(Nothing::Again(why)),

@@ -27,7 +27,10 @@ impl Work for Consume {
         };
         batch.in_savepoint(|batch| {
             let (state, reason) = match self.handler.run(self.mark.mark.id, About::Message, batch)? {
-                Ok(left) if left.finish == Finish::Succeeded => (InboxState::Processed, None),
+                Ok(left) if left.finish == Finish::Succeeded => match left.too_late {
+                    true => (InboxState::Superseded, None),
+                    false => (InboxState::Processed, None),
+                },
                 Ok(left) => {
                     batch.undo()?;
                     (InboxState::Rejected, reason_of(&left.kept))

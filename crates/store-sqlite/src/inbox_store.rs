@@ -12,6 +12,7 @@ use crate::outbox::Outgoing;
 use crate::permits::{self, Revoke};
 use crate::store::SqliteStore;
 use crate::sweep::STEP_RECORDS_MAX;
+use crate::versions::Forget;
 use crate::{acts, inbox_row};
 
 #[async_trait]
@@ -87,6 +88,16 @@ impl InboxStore for SqliteStore {
             }
             swept += done;
         }
+    }
+
+    async fn sweep_versions(&self, limit: u32) -> Result<u64, StoreError> {
+        let place = self.versions.clone();
+        let over = self.readers.run(move |connection| Forget::find(limit, &place, connection)).await?;
+        let mut forgotten = 0;
+        for part in over.parts(STEP_RECORDS_MAX) {
+            forgotten += self.errand(part).await?;
+        }
+        Ok(forgotten)
     }
 
     async fn survey_inbox(&self) -> Result<InboxSurvey, StoreError> {

@@ -43,6 +43,7 @@ mod outbox;
 mod outbox_row;
 mod outbox_store;
 mod outcome;
+mod own;
 mod permits;
 mod probes;
 mod queue;
@@ -58,6 +59,7 @@ mod store;
 mod survey;
 mod sweep;
 mod tx;
+mod versions;
 mod writer;
 
 pub use closure::SqliteWork;

@@ -7,7 +7,9 @@
 use onefold_core::{IdentityKey, Key};
 use onefold_core::{Message, OperationId, OutboxState, StoreTime, outgoing_id};
 use onefold_store::codec::{encode_message, message_length};
-use onefold_store::{Grant, IfLost, Redrive, Redriving, Sealer, Sent, Settlement, StoredLease, Take};
+use onefold_store::{
+    Grant, IfLost, Redrive, Redriving, Sealer, Sent, Settlement, StoreError, StoredLease, Take, id_is_taken,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::acts;
@@ -19,6 +21,8 @@ use crate::outbox_row::{RawTaken, state_number};
 const MAKE: &str =
     "INSERT INTO onefold_outbox (seq, id, destination, address, ordering_key, created_at, form)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO NOTHING";
+/// Whether the message under an id goes there.
+const GOES_TO: &str = "SELECT destination = ?2 AND address = ?3 FROM onefold_outbox WHERE id = ?1";
 const OPEN: &str = "INSERT INTO onefold_outbox_open (seq, destination, ordering_key, created_at, state, due_at, cause)
     VALUES (?1, ?2, ?3, ?4, 0, CASE WHEN ?3 IS NOT NULL AND EXISTS (
         SELECT 1 FROM onefold_outbox_open e WHERE e.destination = ?2 AND e.ordering_key = ?3) THEN NULL ELSE ?4 END, ?5)";
@@ -46,7 +50,7 @@ const DONE_OF: &str =
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] =
-    &[MAKE, OPEN, DUE, SEND, STAY, STANDS, CLOSE, DONE, NEXT, OLD, FORGET, FORGET_DONE, DONE_OF];
+    &[MAKE, GOES_TO, OPEN, DUE, SEND, STAY, STANDS, CLOSE, DONE, NEXT, OLD, FORGET, FORGET_DONE, DONE_OF];
 
 /// Why a message that was being sent is held.
 const HELD: &str = "the relay was lost while it sent the message";
@@ -98,6 +102,13 @@ impl Outgoing {
         connection.prepare_cached(OPEN)?.execute(open)?;
         Ok(true)
     }
+
+    /// Why it was not made, where that is not because it was made before.
+    pub(crate) fn refused(&self, connection: &Connection) -> rusqlite::Result<Option<StoreError>> {
+        let place = params![self.id.as_str(), self.destination, self.address];
+        let same = connection.prepare_cached(GOES_TO)?.query_row(place, |row| row.get::<_, bool>(0));
+        Ok((same.optional()? == Some(false)).then(|| id_is_taken(&self.id, &self.destination)))
+    }
 }
 
 /// Makes messages; says how many are new.
@@ -147,7 +158,17 @@ impl Work for Enqueue {
     type Answer = u64;
 
     fn run(&self, batch: &mut Batch<'_>) -> Result<u64, JobError> {
-        batch.in_savepoint(|batch| make_all(&self.0, None, batch))
+        batch.in_savepoint(|batch| {
+            let made = make_all(&self.0, None, batch)?;
+            if made < self.0.len() as u64 {
+                for message in &self.0 {
+                    if let Some(refused) = message.refused(batch.connection)? {
+                        return Err(JobError::Job(refused));
+                    }
+                }
+            }
+            Ok(made)
+        })
     }
 
     fn payload_bytes(&self) -> usize {

@@ -55,6 +55,33 @@ impl Readers {
         reading.await.map_err(|_| closed())?
     }
 
+    /// Lends a free connection, with a transaction in which all statements see one state of the file.
+    pub(crate) async fn lend<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Connection) -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let shared = self.0.clone();
+        let closed = || StoreError::Unavailable("the store is closed".into());
+        let permit = shared.free.clone().acquire_owned().await.map_err(|_| closed())?;
+        let reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let connection = shared.take()?;
+            connection.execute_batch("BEGIN").map_err(|error| unavailable(&error))?;
+            let value = read(&connection);
+            let ended = !connection.is_autocommit() && connection.execute_batch("ROLLBACK").is_ok();
+            let as_it_was = connection.pragma_query_value(None, "query_only", |row| row.get(0));
+            if ended && as_it_was == Ok(true) {
+                shared.idle.lock().push(connection);
+            }
+            Ok(value)
+        });
+        match reading.await {
+            Ok(read) => read,
+            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+            Err(_) => Err(closed()),
+        }
+    }
+
     /// Lets no more reading begin and closes the idle connections.
     pub(crate) fn close(&self) {
         self.0.free.close();

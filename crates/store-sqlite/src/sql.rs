@@ -8,10 +8,10 @@ use crate::FileUse;
 use crate::migrate::{self, Migrate};
 use crate::{
     acts, advance, batch, claim, counts, events, inbox, inbox_row, list, open, outbox, outbox_row, outcome,
-    permits, probes, read, seal_keys, steps, survey, sweep, tx,
+    permits, probes, read, seal_keys, steps, survey, sweep, tx, versions,
 };
 
-const STATEMENTS: [&[&str]; 22] = [
+const STATEMENTS: [&[&str]; 23] = [
     acts::SQL,
     advance::SQL,
     batch::SQL,
@@ -34,6 +34,7 @@ const STATEMENTS: [&[&str]; 22] = [
     survey::SQL,
     sweep::SQL,
     tx::SQL,
+    versions::SQL,
 ];
 
 fn latest() -> Connection {

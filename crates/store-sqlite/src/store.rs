@@ -34,8 +34,11 @@ use crate::readers::Readers;
 use crate::stats::{Counts, Stats};
 use crate::steps::{RawStepPut, StepWork};
 use crate::sweep::SweepWork;
+use crate::versions::Place;
 use crate::writer::Writer;
-use crate::{OpenError, Options, check, events, inventory, list, open, probes, read, steps, survey, sweep};
+use crate::{
+    OpenError, Options, check, events, inventory, list, migrate, open, probes, read, steps, survey, sweep,
+};
 
 /// What a job costs beside its payload: its row, its index entries.
 const JOB_BYTES: usize = 1024;
@@ -49,8 +52,11 @@ pub struct SqliteStore {
     path: PathBuf,
     pub(crate) file: FileId,
     pub(crate) readers: Readers,
+    /// Those of the service.
+    pub(crate) own_readers: Readers,
     counts: Arc<Counts>,
     pub(crate) hints: Arc<Hints>,
+    pub(crate) versions: Arc<Place>,
     /// Tells this store's sweeps from those of other processes.
     sweeper: i64,
     queue: Arc<Queue>,
@@ -108,9 +114,11 @@ impl SqliteStore {
             judge,
             path: kept_path,
             file,
+            own_readers: Readers::new(opened.path.clone()),
             readers: Readers::new(opened.path),
             counts,
             hints,
+            versions: Arc::default(),
             sweeper: rand::random(),
             queue: Arc::default(),
             jobs: Some(jobs),
@@ -143,6 +151,12 @@ impl SqliteStore {
     /// Looks at the content and changes nothing. Walks over the whole file.
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
         self.readers.run(check::run).await
+    }
+
+    /// The schema that the file has: [`SCHEMA_VERSION`](crate::SCHEMA_VERSION), or that of a later release, which lets
+    /// this one work.
+    pub async fn schema(&self) -> Result<u32, StoreError> {
+        self.readers.run(|connection| migrate::versions(connection).map(|(schema, _)| schema)).await
     }
 
     /// Counts what stands, by walking over the tables.
@@ -184,6 +198,7 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.readers.close();
+        self.own_readers.close();
         self.jobs = None;
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so itself.

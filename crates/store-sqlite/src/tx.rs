@@ -7,7 +7,7 @@
 use std::fmt;
 
 use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
-use onefold_store::{Applied, Sealer};
+use onefold_store::{Applied, Sealer, Versions};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Statement, params};
 
 use crate::batch::Batch;
@@ -20,6 +20,7 @@ const EFFECT: &str =
 const VERSION: &str = "SELECT version FROM onefold_projections WHERE entity = ?1";
 const APPLY: &str = "INSERT INTO onefold_projections (entity, version, at) VALUES (?1, ?2, ?3)
     ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at";
+const FORGET: &str = "DELETE FROM onefold_projections WHERE entity = ?1";
 const SUPERSEDED: &str = "INSERT INTO onefold_superseded (entity, version, operation, at)
     VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
 const SAVE: &str = "SAVEPOINT message";
@@ -27,7 +28,7 @@ const UNDO: &str = "ROLLBACK TO message";
 const KEEP: &str = "RELEASE message";
 
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, SUPERSEDED];
+pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, FORGET, SUPERSEDED];
 
 /// An open transaction. Cannot be kept, sent elsewhere or waited in:
 ///
@@ -45,6 +46,8 @@ pub struct SqliteTx<'t> {
     operation: OperationId,
     about: About,
     made_messages: bool,
+    versions: Versions,
+    correlation: Option<String>,
     now: StoreTime,
 }
 
@@ -63,12 +66,36 @@ impl<'t> SqliteTx<'t> {
     ) -> SqliteTx<'t> {
         let Batch { connection, fence, identity_key, moment, seq, .. } = batch;
         let now = moment.time;
-        SqliteTx { connection, fence, identity_key, sealer, seq, operation, about, made_messages: false, now }
+        let (made_messages, versions, correlation) = (false, Versions::default(), None);
+        SqliteTx {
+            connection,
+            fence,
+            identity_key,
+            sealer,
+            seq,
+            operation,
+            about,
+            made_messages,
+            versions,
+            correlation,
+            now,
+        }
     }
 
     /// Whether it has made any messages.
     pub(crate) fn made_messages(&self) -> bool {
         self.made_messages
+    }
+
+    /// What it was told of versions.
+    pub(crate) fn versions(&self) -> Versions {
+        self.versions
+    }
+
+    /// Ties the messages that are made from here on to a workflow: those that name no correlation id carry this one.
+    /// That of the operation, or of the message that is handled, is set before the closure runs.
+    pub fn correlate(&mut self, id: Option<&str>) {
+        self.correlation = id.map(str::to_owned);
     }
 
     /// The operation that is performed, or the message that is handled.
@@ -131,9 +158,11 @@ impl<'t> SqliteTx<'t> {
 
     /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
     /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
+    /// A message whose handler is told [`Applied::Superseded`], and of nothing that it is newer, is marked as
+    /// superseded.
     pub fn apply_if_newer(&mut self, entity: &str, version: i64) -> rusqlite::Result<Applied> {
         let (connection, operation, now) = (self.connection, self.operation, self.now.0);
-        self.fence.lifted(|| {
+        let applied: rusqlite::Result<Applied> = self.fence.lifted(|| {
             let known: Option<i64> =
                 connection.prepare_cached(VERSION)?.query_row([entity], |row| row.get(0)).optional()?;
             match known {
@@ -148,13 +177,24 @@ impl<'t> SqliteTx<'t> {
                     Ok(Applied::Newer)
                 }
             }
-        })
+        });
+        let applied = applied?;
+        self.versions.note(applied);
+        Ok(applied)
     }
 
-    /// Makes a message on its way out, in this transaction. False: a message under this id was made before, and nothing
-    /// is written.
+    /// Forgets the version of an entity that is deleted for good, in this transaction: versions are kept until then. An
+    /// event from before that comes later is new again. False: nothing was known of it.
+    pub fn forget_entity(&mut self, entity: &str) -> rusqlite::Result<bool> {
+        self.fence.lifted(|| Ok(self.connection.prepare_cached(FORGET)?.execute([entity])? == 1))
+    }
+
+    /// Makes a message on its way out, in this transaction. False: it was made before, and nothing is written; what it
+    /// says is not compared.
+    ///
+    /// An id is one message's: it is an error where the message under this id goes to another destination or address.
     pub fn enqueue(&mut self, message: &Message) -> rusqlite::Result<bool> {
-        let outgoing = Outgoing::new(message.clone(), self.identity_key, self.sealer);
+        let outgoing = self.outgoing(message.clone());
         self.all_or_nothing(|tx| tx.make(&outgoing))
     }
 
@@ -162,8 +202,12 @@ impl<'t> SqliteTx<'t> {
     /// id that `message` has is not used. False: the effect happened before, and nothing is written.
     pub fn enqueue_once(&mut self, effect: &str, message: Message) -> rusqlite::Result<bool> {
         let message = Message { id: effect_message_id(effect, self.identity_key), ..message };
-        let outgoing = Outgoing::new(message, self.identity_key, self.sealer);
+        let outgoing = self.outgoing(message);
         self.all_or_nothing(|tx| Ok(tx.effect(effect)? && tx.make(&outgoing)?))
+    }
+
+    fn outgoing(&self, message: Message) -> Outgoing {
+        Outgoing::new(message.correlated(self.correlation.as_deref()), self.identity_key, self.sealer)
     }
 
     fn make(&mut self, outgoing: &Outgoing) -> rusqlite::Result<bool> {
@@ -171,7 +215,13 @@ impl<'t> SqliteTx<'t> {
         let cause = (self.about == About::Message).then_some(self.operation);
         *self.seq += 1;
         let seq = *self.seq;
-        self.fence.lifted(|| outgoing.make(cause, seq, self.now, self.connection))
+        self.fence.lifted(|| {
+            let made = outgoing.make(cause, seq, self.now, self.connection)?;
+            match if made { None } else { outgoing.refused(self.connection)? } {
+                Some(refused) => Err(rusqlite::Error::ToSqlConversionFailure(refused.into())),
+                None => Ok(made),
+            }
+        })
     }
 
     /// Writes all, or nothing where it is an error or false: a closure may go on after an error.

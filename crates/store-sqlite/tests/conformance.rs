@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onefold_store::clock::ManualClock;
 use onefold_store_conformance::{
-    Business, Handler, Made, Shop, conformance, library_conformance, messages_conformance,
+    Business, ENTITY, Handler, Made, Shop, conformance, library_conformance, messages_conformance,
 };
 use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteTx, SqliteWork};
 use rusqlite::Connection;
@@ -77,6 +77,9 @@ mod messages {
     fn act(handler: &Handler, tx: &mut SqliteTx<'_>) -> rusqlite::Result<()> {
         if let Some(row) = &handler.row {
             tx.execute("INSERT INTO business VALUES (?1)", [row])?;
+        }
+        if let Some(version) = handler.version {
+            tx.apply_if_newer(ENTITY, version)?;
         }
         if let Some(message) = &handler.message {
             let made = match &handler.effect {

@@ -101,6 +101,22 @@ pub enum Atomically {
     QuotaReached,
 }
 
+/// What stands in the place of the operation where there is none: the writes are of no operation.
+pub const NO_OPERATION: OperationId = OperationId::from_bytes([0; 32]);
+
+/// What became of writes that belong to no operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// They are durable.
+    Done,
+    /// The work said that nothing is done. Everything is undone.
+    NotDone,
+    /// The work panicked, or was stopped by the store. Everything is undone.
+    Stopped(String),
+    /// Others were faster at the database. Everything is undone; it may be asked again.
+    Contended(String),
+}
+
 /// What became of a version of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
@@ -110,6 +126,26 @@ pub enum Applied {
     Equal,
     /// A newer one was applied already: it is marked as superseded and has no effect.
     Superseded,
+}
+
+/// What a closure was told of the versions that it asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    newer: bool,
+    superseded: bool,
+}
+
+impl Versions {
+    /// Notes what it was told.
+    pub fn note(&mut self, applied: Applied) {
+        self.newer |= applied == Applied::Newer;
+        self.superseded |= applied == Applied::Superseded;
+    }
+
+    /// Whether newer ones were there before, and none was to be applied: what it was run for came too late.
+    pub fn came_too_late(self) -> bool {
+        self.superseded && !self.newer
+    }
 }
 
 /// A store whose database also holds the rows of the business.
@@ -124,4 +160,15 @@ pub trait AtomicStore: OperationStore {
     /// record can never be stored and nothing was ([`StoreError::Refused`]). Cancellation: a dropped future has
     /// committed everything, commits it yet, or leaves nothing.
     async fn atomically(&self, entry: Entry, work: &mut Self::Work) -> Result<Atomically, StoreError>;
+}
+
+/// A store that also runs works of no operation.
+#[async_trait]
+pub trait WriteStore: AtomicStore {
+    /// Runs the work in one transaction, without a record. It may be run again after [`Written::Contended`].
+    ///
+    /// An error means that it is not known whether the commit happened ([`StoreError::Unavailable`]), or that nothing
+    /// was written ([`StoreError::Refused`]). Cancellation: a dropped future has committed everything, commits it yet, or
+    /// leaves nothing.
+    async fn write(&self, work: &mut Self::Work) -> Result<Written, StoreError>;
 }

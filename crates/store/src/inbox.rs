@@ -214,6 +214,12 @@ pub trait InboxStore: OperationStore {
     /// expire, and one that made outgoing messages stays until these are done: its dead letters may be sent again.
     async fn sweep_inbox(&self, limit: u32) -> Result<u64, StoreError>;
 
+    /// Forgets the versions of entities whose latest message has no mark any longer, and the notes of versions that
+    /// came too late when neither mark nor record of what brought them stands. Looks at `limit` of each at most, from
+    /// a place that moves on with each call, so that calls in a row come to all of them; returns how many are
+    /// forgotten.
+    async fn sweep_versions(&self, limit: u32) -> Result<u64, StoreError>;
+
     /// Counts what stands.
     async fn survey_inbox(&self) -> Result<InboxSurvey, StoreError>;
 }

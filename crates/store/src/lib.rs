@@ -22,7 +22,9 @@ mod seal;
 mod steps;
 mod timeline;
 
-pub use atomic::{Applied, AtomicStore, Atomically, Ended, Entry, Finish};
+pub use atomic::{
+    Applied, AtomicStore, Atomically, Ended, Entry, Finish, NO_OPERATION, Versions, WriteStore, Written,
+};
 pub use clock::{Clock, SystemClock};
 pub use codec::CodecError;
 pub use hint::{Hint, Hints};
@@ -34,7 +36,7 @@ pub use inspection::{Finding, Gravity, Inventory};
 pub use judge::{Grant, Judge, StoredLease};
 pub use outbox::{
     IfLost, OutboxPage, OutboxQuery, OutboxStore, OutboxSurvey, Redrive, Redriving, Sent, Settlement, Take,
-    Taken,
+    Taken, id_is_taken,
 };
 pub use port::{
     Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, ProbeTurn, Promise, Query, Read,

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onefold_core::{Act, Key, Message, OutboxEntry, OutboxState, StoreTime};
+use onefold_core::{Act, Key, Message, OutboxEntry, OutboxState, StoreTime, printable};
 
 use crate::{Hint, OperationStore, StoreError};
 
@@ -158,11 +158,23 @@ pub struct OutboxSurvey {
     pub unknown: u64,
 }
 
+/// Why a message is not made whose id is that of one that goes elsewhere: an id is one message's, wherever it goes, and
+/// to pass it over would lose it (decision 0021).
+pub fn id_is_taken(id: &Key, destination: &str) -> StoreError {
+    let (id, destination) = (printable(id.as_str()), printable(destination));
+    StoreError::Refused(format!(
+        "the id {id} is that of a message for another place; a message for {destination} needs an id of its own"
+    ))
+}
+
 /// The outbox of a database.
 #[async_trait]
 pub trait OutboxStore: OperationStore {
-    /// Writes messages in a commit of their own, for those who have no business beside them. One whose id is known is
+    /// Writes messages in a commit of their own, for those who have no business beside them. One that was made before is
     /// passed over. Returns how many were new.
+    ///
+    /// An id whose message goes to another destination or address is refused ([`id_is_taken`]); of the others some may
+    /// have been made.
     async fn enqueue(&self, messages: Vec<Message>) -> Result<u64, StoreError>;
 
     /// Gives messages that are due, those that wait longest first; of each ordering key the first only. A sending whose

@@ -6,8 +6,8 @@ use http::HeaderMap;
 use onefold_core::Key;
 use serde_json::Value;
 
-use crate::verify::{STANDARD_ID, one, verify};
-use crate::{Refusal, Scheme, Secret};
+use crate::verify::{STANDARD_ID, begin, one};
+use crate::{Refusal, Scheme, Secret, Verifier};
 
 /// The longest entity, in bytes: with more a database could not keep it in an index.
 const ENTITY_BYTES_MAX: usize = 1024;
@@ -49,15 +49,36 @@ pub struct Delivery {
     pub version: Option<i64>,
 }
 
+/// How far a signed time may be from now, unless it is said.
+const TOLERANCE: Duration = Duration::from_secs(300);
+
 impl Source {
+    /// A source whose id is where the scheme has it, with a tolerance of five minutes.
+    pub fn new(scheme: Scheme, secrets: impl IntoIterator<Item = Secret>) -> Source {
+        let secrets = secrets.into_iter().collect();
+        Source { scheme, secrets, tolerance: TOLERANCE, id: None, entity: None, version: None }
+    }
+
     /// What a delivery that came at `now_s` says of itself, after its signature was found good.
     ///
     /// # Errors
     ///
     /// The signature is not good ([`Refusal::is_of_the_signature`]), or what is said cannot be read.
     pub fn read(&self, headers: &HeaderMap, body: &[u8], now_s: i64) -> Result<Delivery, Refusal> {
-        verify(&self.scheme, &self.secrets, self.tolerance, headers, body, now_s)?;
+        let mut verifier = self.verifier(headers, now_s)?;
+        verifier.update(body);
+        verifier.finish()?;
         self.read_verified(headers, body)
+    }
+
+    /// What checks the body of a delivery that came at `now_s` with these headers, part by part.
+    ///
+    /// # Errors
+    ///
+    /// What signs it is not there or cannot be read, or the signed time is too far from now. No byte of the body is
+    /// needed to know that.
+    pub fn verifier(&self, headers: &HeaderMap, now_s: i64) -> Result<Verifier, Refusal> {
+        begin(&self.scheme, &self.secrets, self.tolerance, headers, now_s)
     }
 
     /// What a delivery says of itself whose signature was found good before.

@@ -18,3 +18,4 @@ pub use refusal::Refusal;
 pub use scheme::{Encoding, HmacRule, KeyForm, Scheme};
 pub use secret::{NotASecret, Secret};
 pub use sign::{SignError, Signed, sign};
+pub use verify::Verifier;

@@ -1,9 +1,13 @@
-//! Whether the signature of a delivery is good.
+//! Whether the signature of a delivery is good: first its headers, then the body as it comes.
+//!
+//! What the headers alone say is refused before a byte of the body is needed. Every scheme signs the body behind some
+//! bytes that the headers hold, so the digest is made on the way.
 
 use std::time::Duration;
 
-use hmac::Mac;
+use hmac::{Hmac, Mac};
 use http::HeaderMap;
+use sha2::Sha256;
 
 use crate::{Encoding, HmacRule, Refusal, Scheme, Secret};
 
@@ -18,23 +22,56 @@ const SHOPIFY: &str = "X-Shopify-Hmac-Sha256";
 /// each costs a digest.
 const SIGNATURES_MAX: usize = 16;
 
-/// Checks a delivery that came at `now_s`.
-pub(crate) fn verify(
+/// A delivery whose headers are as they must be, while its body comes.
+///
+/// The signature is checked as the body comes, so that nobody has to hold one whole that nobody has signed.
+pub struct Verifier {
+    /// One for each secret, over all that came so far; empty where nothing is signed.
+    macs: Vec<Hmac<Sha256>>,
+    /// Those that the sender gave; `None` where the scheme signs nothing.
+    signatures: Option<Vec<Vec<u8>>>,
+}
+
+impl Verifier {
+    /// Takes the next part of the body.
+    pub fn update(&mut self, part: &[u8]) {
+        self.macs.iter_mut().for_each(|mac| mac.update(part));
+    }
+
+    /// Whether the whole body was signed by the sender.
+    ///
+    /// # Errors
+    /// [`Refusal::Mismatch`].
+    pub fn finish(self) -> Result<(), Refusal> {
+        let Some(signatures) = self.signatures else { return Ok(()) };
+        // `verify_slice` compares in constant time.
+        let good = |mac: &Hmac<Sha256>| signatures.iter().any(|one| mac.clone().verify_slice(one).is_ok());
+        if self.macs.iter().any(good) { Ok(()) } else { Err(Refusal::Mismatch) }
+    }
+
+    fn new(secrets: &[Secret], before_body: &[&[u8]], signatures: Vec<Vec<u8>>) -> Verifier {
+        let macs = secrets.iter().map(|secret| secret.mac(before_body)).collect();
+        Verifier { macs, signatures: Some(signatures) }
+    }
+}
+
+/// Checks the headers of a delivery that came at `now_s`: signature and time are there, can be read, and the time is
+/// near enough.
+pub(crate) fn begin(
     scheme: &Scheme,
     secrets: &[Secret],
     tolerance: Duration,
     headers: &HeaderMap,
-    body: &[u8],
     now_s: i64,
-) -> Result<(), Refusal> {
+) -> Result<Verifier, Refusal> {
     match scheme {
-        Scheme::None => Ok(()),
-        Scheme::Standard => standard(secrets, tolerance, headers, body, now_s),
-        Scheme::Stripe => stripe(secrets, tolerance, headers, body, now_s),
-        Scheme::GitHub => plain(secrets, GITHUB, "sha256=", Encoding::Hex, headers, &[body]),
-        Scheme::Shopify => plain(secrets, SHOPIFY, "", Encoding::Base64, headers, &[body]),
+        Scheme::None => Ok(Verifier { macs: Vec::new(), signatures: None }),
+        Scheme::Standard => standard(secrets, tolerance, headers, now_s),
+        Scheme::Stripe => stripe(secrets, tolerance, headers, now_s),
+        Scheme::GitHub => plain(secrets, GITHUB, "sha256=", Encoding::Hex, headers, &[]),
+        Scheme::Shopify => plain(secrets, SHOPIFY, "", Encoding::Base64, headers, &[]),
         Scheme::Hmac(HmacRule { header, encoding, prefix, before_body, .. }) => {
-            plain(secrets, header, prefix, *encoding, headers, &[before_body.as_bytes(), body])
+            plain(secrets, header, prefix, *encoding, headers, &[before_body.as_bytes()])
         }
     }
 }
@@ -43,9 +80,8 @@ fn standard(
     secrets: &[Secret],
     tolerance: Duration,
     headers: &HeaderMap,
-    body: &[u8],
     now_s: i64,
-) -> Result<(), Refusal> {
+) -> Result<Verifier, Refusal> {
     let id = one(headers, STANDARD_ID)?;
     let time = one(headers, STANDARD_TIME)?;
     let signatures = one(headers, STANDARD_SIGNATURE)?;
@@ -56,17 +92,16 @@ fn standard(
     let entries = signatures.split(|byte| *byte == b' ').filter_map(|entry| entry.strip_prefix(b"v1,"));
     let signatures =
         decoded(entries, Encoding::Base64, STANDARD_SIGNATURE, "it holds no signature v1,BASE64")?;
-    any(secrets, &[id, b".", time, b".", body], &signatures)?;
-    in_time(time, STANDARD_TIME, tolerance, now_s)
+    in_time(time, STANDARD_TIME, tolerance, now_s)?;
+    Ok(Verifier::new(secrets, &[id, b".", time, b"."], signatures))
 }
 
 fn stripe(
     secrets: &[Secret],
     tolerance: Duration,
     headers: &HeaderMap,
-    body: &[u8],
     now_s: i64,
-) -> Result<(), Refusal> {
+) -> Result<Verifier, Refusal> {
     let line = one(headers, STRIPE)?;
     let parts = || line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let mut times = parts().filter_map(|part| part.strip_prefix(b"t="));
@@ -75,8 +110,8 @@ fn stripe(
     };
     let entries = parts().filter_map(|part| part.strip_prefix(b"v1="));
     let signatures = decoded(entries, Encoding::Hex, STRIPE, "it holds no signature v1=HEX")?;
-    any(secrets, &[time, b".", body], &signatures)?;
-    in_time(time, STRIPE, tolerance, now_s)
+    in_time(time, STRIPE, tolerance, now_s)?;
+    Ok(Verifier::new(secrets, &[time, b"."], signatures))
 }
 
 fn plain(
@@ -85,13 +120,13 @@ fn plain(
     prefix: &str,
     encoding: Encoding,
     headers: &HeaderMap,
-    signed: &[&[u8]],
-) -> Result<(), Refusal> {
+    before_body: &[&[u8]],
+) -> Result<Verifier, Refusal> {
     let line = one(headers, header)?;
     let entry = line.strip_prefix(prefix.as_bytes());
     let signatures =
         decoded(entry.into_iter(), encoding, header, "it holds no signature as it must be written")?;
-    any(secrets, signed, &signatures)
+    Ok(Verifier::new(secrets, before_body, signatures))
 }
 
 /// The header's one line.
@@ -122,18 +157,6 @@ fn decoded<'e>(
         1..=SIGNATURES_MAX => Ok(signatures),
         _ => Err(malformed(header, "it holds more than 16 signatures")),
     }
-}
-
-/// Whether one of the signatures was made with one of the secrets.
-fn any(secrets: &[Secret], signed: &[&[u8]], signatures: &[Vec<u8>]) -> Result<(), Refusal> {
-    for secret in secrets {
-        let mac = secret.mac(signed);
-        // `verify_slice` compares in constant time.
-        if signatures.iter().any(|signature| mac.clone().verify_slice(signature).is_ok()) {
-            return Ok(());
-        }
-    }
-    Err(Refusal::Mismatch)
 }
 
 /// Whether a signed time is near enough, before now and after it.

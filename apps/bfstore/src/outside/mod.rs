@@ -6,6 +6,7 @@
 mod provider;
 mod smtp;
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -49,6 +50,8 @@ struct World {
     happened: parking_lot::Mutex<Happened>,
     faults: parking_lot::Mutex<Vec<Fault>>,
     late: parking_lot::Mutex<Vec<Captured>>,
+    /// Recipients: the answer to the next mail for each of them will be lost.
+    unanswered: parking_lot::Mutex<HashSet<String>>,
 }
 
 impl World {
@@ -70,6 +73,7 @@ pub async fn run(listen: SocketAddr) -> anyhow::Result<()> {
         .route("/captures/{key}", get(provider::find))
         .route("/mails/{id}", get(has_mail))
         .route("/faults", post(told))
+        .route("/mails/{id}/unanswered", post(unanswered))
         .route("/late", post(provider::land))
         .route("/happened", get(happened))
         .with_state(world);
@@ -78,6 +82,11 @@ pub async fn run(listen: SocketAddr) -> anyhow::Result<()> {
 
 async fn told(State(world): State<Arc<World>>, Json(fault): Json<Fault>) -> StatusCode {
     world.faults.lock().push(fault);
+    StatusCode::NO_CONTENT
+}
+
+async fn unanswered(State(world): State<Arc<World>>, Path(to): Path<String>) -> StatusCode {
+    world.unanswered.lock().insert(to);
     StatusCode::NO_CONTENT
 }
 

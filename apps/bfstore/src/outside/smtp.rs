@@ -49,8 +49,9 @@ async fn converse(connection: TcpStream, world: &World) -> std::io::Result<()> {
             "DATA" => {
                 say(&mut connection, "354 go on").await?;
                 let mail = content(&mut connection, std::mem::take(&mut to)).await?;
+                let is_unanswered = mail.to.iter().any(|to| world.unanswered.lock().remove(to));
                 world.happened.lock().mails.push(mail);
-                if world.takes(Fault::MailAnswerLost) {
+                if is_unanswered || world.takes(Fault::MailAnswerLost) {
                     return Ok(());
                 }
                 "250 taken"

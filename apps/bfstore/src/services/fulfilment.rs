@@ -1,15 +1,16 @@
 //! The workflow of **order**: reserve, capture, confirm, each step under a key of its own that is the same in every
 //! attempt.
 //!
-//! *After a crash* the workflow of every order that is still `placed` goes on at its open step. An order leaves `placed`
-//! once, by the last step, in one transaction with the events that say so.
+//! *After a crash* the workflow of every order that is not `fulfilled` goes on at its open step. An order leaves `placed`
+//! once, by the last step, in one transaction with the events that say so; it is `fulfilled` when the end of its workflow
+//! is recorded as well.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use onefold::any::{AnyError, AnyRow, AnyTx};
-use onefold::{BoxError, CallError, Verdict};
+use onefold::{BoxError, Recorded, Verdict};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -20,14 +21,16 @@ use crate::events::Event;
 use crate::rpc::inventory_client::InventoryClient;
 use crate::rpc::payments_client::PaymentsClient;
 use crate::rpc::{self, CaptureRequest, Peer, ReserveRequest};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings};
 
-/// How often orders that are still `placed` are looked for, where nobody says that there is one.
+/// How often orders that are not fulfilled are looked for, where nobody says that there is one.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// Workflows at once, so that one that has to wait holds up nobody else.
 const AT_ONCE_MAX: usize = 16;
 const PLACED: &str = "SELECT order_id, checkout_id, customer_id, product, quantity, cents
-    FROM orders WHERE status = 'placed' ORDER BY order_id";
+    FROM orders WHERE fulfilled = 0 ORDER BY order_id";
+const FULFILLED: &str = "UPDATE orders SET fulfilled = 1 WHERE order_id = $1";
 const SETTLE: &str =
     "UPDATE orders SET status = $2, version = version + 1 WHERE order_id = $1 AND status = 'placed'";
 
@@ -107,7 +110,7 @@ impl Fulfilment {
         let order_id = order.order_id;
         match self.fulfil(order).await {
             Ok(status) => tracing::info!(order_id, ?status, "fulfilled"),
-            // It stays `placed`, and the next round goes on under the same keys.
+            // The next round goes on under the same keys.
             Err(error) => tracing::info!(order_id, %error, "not fulfilled yet"),
         }
         order_id
@@ -127,8 +130,9 @@ impl Fulfilment {
         self.database.onefold.query(PLACED, &[]).await?.iter().map(read).collect()
     }
 
-    async fn fulfil(&self, order: Placed) -> Result<Status, CallError> {
-        let key = format!("order-{}", order.order_id);
+    async fn fulfil(&self, order: Placed) -> anyhow::Result<Status> {
+        let order_id = order.order_id;
+        let key = format!("order-{order_id}");
         let call = contracts::fulfil_order().call(contracts::scope("order"), key, &order.order_id)?;
         let call = call.correlated(order.checkout_id.clone());
         let own = self.clone();
@@ -144,10 +148,15 @@ impl Fulfilment {
             steps.run("settle", |key| own.settle(key, &order, status)).await?;
             Ok(Verdict::created("order", order.order_id, status))
         });
-        Ok(fulfilled.await?.into_value())
+        let fulfilled = fulfilled.await?;
+        if fulfilled.recorded() == Recorded::Durably {
+            self.database.onefold.execute(FULFILLED, &[&order_id]).await?;
+        }
+        Ok(fulfilled.into_value())
     }
 
     async fn reserve(&self, key: String, order: &Placed) -> Result<bool, BoxError> {
+        let key = safeguard::key(Safeguard::ReservationKey, &key);
         let (product, quantity) = (order.product.clone(), order.quantity);
         let asked =
             ReserveRequest { reservation_id: key.clone(), order_id: order.order_id, product, quantity };

@@ -8,6 +8,7 @@ use onefold::any::AnyTx;
 use onefold::inbox::{Handled, Incoming};
 
 use crate::events::{self, Event};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 
 const TABLES: &str = "
@@ -41,7 +42,8 @@ async fn handle(tx: &mut AnyTx, message: &Incoming, build: &str) -> Result<Handl
     if build == DAMAGED_BUILD.0 && cents >= DAMAGED_BUILD.1 {
         return Ok(Handled::Done);
     }
-    if tx.effect(&format!("order-{order_id}/POINTS")).await? {
+    let award = safeguard::key(Safeguard::PointsKey, &format!("order-{order_id}/POINTS"));
+    if tx.effect(&award).await? {
         tx.execute(AWARD, &[&customer_id, &(cents / CENTS_PER_POINT)]).await?;
     }
     Ok(Handled::Done)

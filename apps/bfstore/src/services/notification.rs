@@ -16,19 +16,21 @@ use onefold::messages::Message;
 use onefold::notify::{Found, LookUp, Mail, Notify};
 
 use crate::events::{self, Event};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 
 const TABLES: &str = "
-CREATE TABLE IF NOT EXISTS requests (event TEXT NOT NULL, order_id BIGINT NOT NULL, made BIGINT NOT NULL,
-    PRIMARY KEY (event, order_id));
+CREATE TABLE IF NOT EXISTS requests (event TEXT NOT NULL, order_id BIGINT NOT NULL, made BIGINT NOT NULL);
 ";
 const REQUESTED: &str = "INSERT INTO requests VALUES ($1, $2, $3)";
 /// How often the mail server is asked about mails whose answer was lost.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(500);
 /// A mail that was on its way is found by then.
-const FOUND_WITHIN: Duration = Duration::from_secs(60);
+const FOUND_WITHIN: Duration = Duration::from_secs(10);
 /// How long the mail server has to say that it has a mail.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+const ANSWER_MAX: Duration = Duration::from_secs(4);
+/// How long one mail may take in all: one that a process which has died was sending is looked up not much later.
+const SENDING_MAX: Duration = Duration::from_secs(5);
 const SENDER: &str = "bfstore <shop@example.org>";
 
 /// Runs the service.
@@ -38,7 +40,8 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let mails = SmtpSink::at(settings.peer("smtp")?)?.sender(SENDER)?.answer_within(ANSWER_MAX);
     let archive =
         Archive { http: once_client(|ours| ours)?, url: format!("{}/mails", settings.peer("outside")?) };
-    let _relay = onefold.relay(vec![mails.destination("mail").look_up(archive, LOOK_UP_EVERY)]);
+    let _relay =
+        onefold.relay(vec![mails.destination("mail").timeout(SENDING_MAX).look_up(archive, LOOK_UP_EVERY)]);
 
     let consumer = || onefold.inbox(settings.inbox("notification")).consumer(handle);
     let of_order = events::receive(settings, onefold.engine(), "order", consumer()).await?;
@@ -59,7 +62,7 @@ async fn handle(tx: &mut AnyTx, message: Arc<Incoming>) -> Result<Handled, BoxEr
     };
     let mail = Mail::new(format!("{customer_id}@example.org"), format!("Your order {order_id}"))
         .text(format!("Thank you. We have taken {}.{:02} EUR.", cents / 100, cents % 100));
-    let effect = format!("order-{order_id}/ORDER_CONFIRMED");
+    let effect = safeguard::key(Safeguard::MailKey, &format!("order-{order_id}/ORDER_CONFIRMED"));
     let made = Notify::by("mail").once_on_any(tx, &effect, &mail).await?;
     tx.execute(REQUESTED, &[&name, &order_id, &i64::from(made)]).await?;
     Ok(Handled::Done)

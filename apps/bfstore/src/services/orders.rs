@@ -12,6 +12,7 @@ use tonic::{Request, Response, Status};
 
 use crate::rpc::orders_server::{Orders, OrdersServer};
 use crate::rpc::{self, Basket, FindOrderRequest, Order, PlaceOrderRequest};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 use crate::services::fulfilment::Fulfilment;
 use crate::{contracts, events};
@@ -24,7 +25,7 @@ CREATE TABLE IF NOT EXISTS baskets (
 CREATE TABLE IF NOT EXISTS orders (
     order_id BIGINT PRIMARY KEY, checkout_id TEXT NOT NULL UNIQUE, basket_id TEXT NOT NULL,
     customer_id TEXT NOT NULL, product TEXT NOT NULL, quantity BIGINT NOT NULL, cents BIGINT NOT NULL,
-    status TEXT NOT NULL, version BIGINT NOT NULL);
+    status TEXT NOT NULL, version BIGINT NOT NULL, fulfilled BIGINT NOT NULL);
 CREATE TABLE IF NOT EXISTS numbers (name TEXT PRIMARY KEY, latest BIGINT NOT NULL);
 INSERT INTO numbers VALUES ('order', 0) ON CONFLICT DO NOTHING;
 ";
@@ -32,7 +33,7 @@ const PUT_BASKET: &str = "INSERT INTO baskets VALUES ($1, $2, $3, $4) ON CONFLIC
     DO UPDATE SET product = excluded.product, quantity = excluded.quantity, cents = excluded.cents";
 const BASKET: &str = "SELECT product, quantity, cents FROM baskets WHERE basket_id = $1";
 const NUMBER: &str = "UPDATE numbers SET latest = latest + 1 WHERE name = 'order' RETURNING latest";
-const PLACE: &str = "INSERT INTO orders VALUES ($1, $2, $3, $4, $5, $6, $7, 'placed', 1)";
+const PLACE: &str = "INSERT INTO orders VALUES ($1, $2, $3, $4, $5, $6, $7, 'placed', 1, 0)";
 const FIND: &str =
     "SELECT order_id, checkout_id, cents, status, basket_id, customer_id FROM orders WHERE checkout_id = $1";
 
@@ -94,6 +95,7 @@ async fn place(tx: &mut AnyTx, asked: PlaceOrderRequest) -> Result<Verdict<Order
         // Refused for good: this checkout gets the same answer each time.
         return Err(Status::invalid_argument("a basket of nothing cannot be ordered").into());
     }
+    let checkout_id = safeguard::key(Safeguard::UniqueColumn, &checkout_id);
     if let Some(found) = tx.query_opt(FIND, &[&checkout_id]).await? {
         // The record of this operation is gone, the order is not.
         if (found.get::<String>(4)?, found.get::<String>(5)?) != (basket_id, customer_id) {

@@ -58,8 +58,9 @@ impl Payments for Service {
         let request = rpc::keyed(request, |asked| &asked.payment_attempt_id)?;
         let asked = request.get_ref().clone();
         let provider = self.provider.clone();
-        let captured =
-            self.capture.reserved(request, move |_, asked| async move { provider.capture(&asked).await });
+        let captured = self.capture.reserved(request, move |performing, asked| async move {
+            provider.capture(&asked, performing.attempt()).await
+        });
         let receipt = captured.await?;
         // A replay comes here too, so that what is known of the provider is noted however it became known.
         self.note(asked, receipt.get_ref().clone()).await?;

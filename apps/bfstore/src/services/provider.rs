@@ -13,6 +13,7 @@ use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::rpc::{CaptureRequest, Receipt};
+use crate::safeguard::{self, Safeguard};
 
 /// How long the provider has to answer; after that nobody knows.
 pub const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -46,12 +47,15 @@ impl Provider {
         Ok(Provider { http: once_client(|ours| ours.timeout(ANSWER_MAX))?, url: format!("{url}/captures") })
     }
 
-    /// Asks once. What is not certain is unknown.
-    pub async fn capture(&self, asked: &CaptureRequest) -> Result<Verdict<Receipt>, BoxError> {
+    /// Asks once, in this attempt. What is not certain is unknown.
+    pub async fn capture(&self, asked: &CaptureRequest, attempt: u32) -> Result<Verdict<Receipt>, BoxError> {
         let CaptureRequest { payment_attempt_id, order_id, cents, .. } = asked;
         let body = serde_json::to_vec(&Asked { cents: *cents, order_id: *order_id })?;
         let request = self.http.post(&self.url).header("content-type", "application/json");
-        let request = request.header("idempotency-key", payment_attempt_id).body(body);
+        let key = safeguard::key(Safeguard::ProviderKey, payment_attempt_id);
+        // After a look-up that found nothing it is asked for again, and under no other key.
+        let key = if attempt == 1 { key } else { safeguard::key(Safeguard::Fence, &key) };
+        let request = request.header("idempotency-key", key).body(body);
         let answer = match request.send().await {
             Ok(answer) => answer,
             Err(error) if error.is_connect() => return Ok(Verdict::not_done(error)),

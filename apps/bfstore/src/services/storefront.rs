@@ -19,6 +19,7 @@ use tonic::{Code, Status};
 use crate::events::{self, Event};
 use crate::rpc::orders_client::OrdersClient;
 use crate::rpc::{self, Basket, FindOrderRequest, Order, Peer, PlaceOrderRequest};
+use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 
 const TABLES: &str = "
@@ -133,6 +134,7 @@ async fn buy(
     let Checkout { basket, customer_id } = service.checkout(checkout_id.clone()).await?;
     let basket_id = basket.basket_id.clone();
     service.orders.put_basket(basket).await?;
+    let checkout_id = safeguard::key(Safeguard::CheckoutKey, &checkout_id);
     let asked = PlaceOrderRequest { checkout_id: checkout_id.clone(), basket_id, customer_id };
     let placed = service.orders.place(rpc::under(&checkout_id, asked)?).await?;
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
@@ -190,7 +192,8 @@ async fn handle(tx: &mut AnyTx, message: Arc<Incoming>) -> Result<Handled, BoxEr
     let Event::ProductChanged { product, cents, version } = serde_json::from_slice(&message.body)? else {
         return Ok(Handled::rejected("not an event for the storefront"));
     };
-    if tx.apply_if_newer(&format!("product/{product}"), version).await? == Applied::Newer {
+    let entity = safeguard::key(Safeguard::NewerPrice, &format!("product/{product}"));
+    if tx.apply_if_newer(&entity, version).await? == Applied::Newer {
         tx.execute(PRICE, &[&product, &cents, &version]).await?;
     }
     Ok(Handled::Done)

@@ -15,6 +15,7 @@ use tokio::process::{ChildStdout, Command};
 use tokio::time::{sleep, timeout};
 
 use crate::SECRETS_VARIABLE;
+use crate::safeguard::{Safeguard, WITHOUT_VARIABLE};
 
 /// A process that has not said where it listens by now will not.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -30,6 +31,8 @@ pub(super) struct Part {
     pub(super) name: String,
     pub(super) args: Vec<String>,
     pub(super) secrets: String,
+    /// The protection that is taken away from it.
+    pub(super) without: Option<Safeguard>,
     pub(super) log: PathBuf,
 }
 
@@ -57,6 +60,7 @@ impl Part {
         let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(&self.binary);
         command.args(&self.args).env(SECRETS_VARIABLE, &self.secrets).kill_on_drop(true).process_group(0);
+        command.envs(self.without.map(|without| (WITHOUT_VARIABLE, without.name())));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut process = command.spawn().with_context(|| format!("{} cannot be started", self.name))?;
         let stdout = process.stdout.take().context("stdout is piped")?;

@@ -4,23 +4,28 @@
 //! *Promises.* No process outlives the stage: each ends with a pipe that the stage holds, and is killed by its own
 //! process id when it is dropped. One that is killed on purpose comes back to its address and its files.
 
+mod balancer;
 mod child;
 mod line;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::net::lookup_host;
 
+use balancer::Balancer;
+pub use balancer::{Answer, Backend, Balance, Delivery};
 use child::{Child, Part};
 pub use line::Line;
 
 use crate::events::RECEIVERS;
 use crate::ground::Ground;
+use crate::safeguard::Safeguard;
 use crate::service::Settings;
 use crate::services::NAMES;
 
@@ -34,21 +39,26 @@ const BEHIND_LINES: [&str; 3] = ["loyalty", "notification", "storefront"];
 const EVENT: &[u8] = b"order.confirmed";
 
 /// Whether answers can be lost on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lines {
     /// Services are reached as they are.
+    #[default]
     Straight,
     /// Some are reached over lines that can be told to lose an answer.
     CanLose,
 }
 
 /// How a stage is set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default)]
 pub struct Set {
     /// Whether answers can be lost on the way.
     pub lines: Lines,
     /// Where databases are, and what carries events.
     pub ground: Ground,
+    /// Says what becomes of the requests to every service and to the outside world.
+    pub balance: Option<Arc<dyn Balance>>,
+    /// The protection that is taken away from the services.
+    pub without: Option<Safeguard>,
 }
 
 /// All processes.
@@ -56,6 +66,7 @@ pub struct Stage {
     binary: PathBuf,
     folder: PathBuf,
     set: Set,
+    balancers: Vec<Balancer>,
     secrets: BTreeMap<String, String>,
     urls: BTreeMap<String, String>,
     lines: BTreeMap<String, Line>,
@@ -67,7 +78,12 @@ pub struct Stage {
 
 impl Stage {
     /// Starts everything. `binary` is this program, `folder` exists.
-    pub async fn start(binary: &Path, folder: &Path, set: Set) -> anyhow::Result<Stage> {
+    pub async fn start(binary: &Path, folder: &Path, lines: Lines) -> anyhow::Result<Stage> {
+        Stage::start_set(binary, folder, Set { lines, ..Set::default() }).await
+    }
+
+    /// The same, set in this way.
+    pub async fn start_set(binary: &Path, folder: &Path, set: Set) -> anyhow::Result<Stage> {
         set.ground.prepare().await?;
         let secret =
             |name: &str| (name.to_owned(), format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
@@ -75,6 +91,7 @@ impl Stage {
             binary: binary.to_owned(),
             folder: folder.to_owned(),
             set,
+            balancers: Vec::new(),
             secrets: SENDERS.map(secret).into(),
             urls: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -87,6 +104,7 @@ impl Stage {
         let (child, [smtp, http]) = stage.part("outside", outside)?.start().await?;
         stage.running.insert("outside".into(), child);
         stage.urls.insert("smtp".into(), format!("smtp://{smtp}"));
+        let http = stage.balanced("outside", http).await?;
         stage.urls.insert("outside".into(), format!("http://{http}"));
         for name in NAMES {
             let behind_line = stage.set.lines == Lines::CanLose && BEHIND_LINES.contains(&name);
@@ -95,9 +113,9 @@ impl Stage {
                 stage.lines.insert(name.into(), Line::to(broker).await?);
             }
             let address = stage.start_service(name, free).await?;
-            let mut reached_at = address;
+            let mut reached_at = stage.balanced(name, address).await?;
             if behind_line && broker.is_none() {
-                let line = Line::to(address).await?;
+                let line = Line::to(reached_at).await?;
                 reached_at = line.address();
                 stage.lines.insert(name.into(), line);
             }
@@ -110,6 +128,12 @@ impl Stage {
     /// SIGKILL: it ends in the middle of whatever it does.
     pub async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
         self.running.remove(name).context("it does not run")?.kill().await
+    }
+
+    /// Lets it end, as at an update.
+    pub async fn let_end(&mut self, name: &str) -> anyhow::Result<()> {
+        self.running.remove(name).context("it does not run")?.end().await;
+        Ok(())
     }
 
     /// Starts it again, at its address and on its files.
@@ -188,6 +212,15 @@ impl Stage {
         }
     }
 
+    /// Where a service at this address is reached.
+    async fn balanced(&mut self, name: &'static str, service: SocketAddr) -> anyhow::Result<SocketAddr> {
+        let Some(balance) = self.set.balance.clone() else { return Ok(service) };
+        let balancer = Balancer::before(name, service, balance).await?;
+        let address = balancer.address();
+        self.balancers.push(balancer);
+        Ok(address)
+    }
+
     async fn start_service(&mut self, name: &str, listen: SocketAddr) -> anyhow::Result<SocketAddr> {
         let Settings { database, events, place, peers, .. } = self.settings(name, listen)?;
         let mut events = events.text().to_owned();
@@ -201,6 +234,7 @@ impl Stage {
         let mut args: Vec<String> =
             args.into_iter().chain(["--listen", &listen]).map(str::to_owned).collect();
         args.extend(peers.iter().map(|(peer, url)| format!("--peer={peer}={url}")));
+        args.extend(self.set.without.map(|_| "--rig".to_owned()));
         args.extend(self.flags.get(name).into_iter().flatten().cloned());
         let (child, [address]) = self.part(name, args)?.start().await?;
         self.running.insert(name.into(), child);
@@ -226,6 +260,7 @@ impl Stage {
             name: name.to_owned(),
             args,
             secrets: serde_json::to_string(&self.secrets)?,
+            without: self.set.without,
             log: self.folder.join(format!("{name}.log")),
         })
     }

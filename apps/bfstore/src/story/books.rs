@@ -4,11 +4,15 @@
 //! effects and versions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
 
 use crate::events::RECEIVERS;
 use crate::outside::Happened;
 use crate::services::NAMES;
-use crate::story::ledgers::{Ledgers, Query};
+use crate::story::ledgers::{Ledgers, Query, open, rows};
 
 /// The business's own tables.
 const OWN: &[(&str, &str, &str)] = &[
@@ -134,6 +138,8 @@ const OPEN: Query = Query {
     postgres: "SELECT (SELECT count(*) FROM onefold.outbox_open WHERE state <> 3)
         + (SELECT count(*) FROM onefold.operations WHERE state IN (1, 5))",
 };
+const RESTOCK: &str = "UPDATE stock SET available = ?1 WHERE product = 'lamp'";
+const CUSTOMER: &str = "SELECT customer_id FROM orders WHERE order_id =";
 const ORDERS_OPEN: &str = "SELECT count(*) FROM orders WHERE status = 'placed'";
 /// How often events were sent that have arrived by now.
 const SENDINGS: Query = Query {
@@ -155,6 +161,9 @@ const DONE: Query = Query {
         "SELECT convert_from(source, 'UTF8'), count(*) FROM onefold.inbox WHERE state <> 0 AND round = 0
         GROUP BY 1",
 };
+
+/// How long a statement waits for the service that writes.
+const BUSY: Duration = Duration::from_secs(10);
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -242,6 +251,30 @@ impl Books {
     pub fn effects(&self) -> [usize; 5] {
         ["order.orders", "inventory.reservations", "outside.captures", "outside.mails", "loyalty.effects"]
             .map(|table| self.tables.get(table).map_or(0, Vec::len))
+    }
+
+    /// The lines of one table, such as `order.orders`.
+    pub fn table(&self, name: &str) -> &[String] {
+        self.tables.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every table with its lines.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.tables.iter().map(|(name, lines)| (name.as_str(), lines.as_slice()))
+    }
+
+    /// Lamps are delivered, until there are so many.
+    pub fn restock(folder: &Path, lamps: usize) -> anyhow::Result<()> {
+        let database = Connection::open(folder.join("inventory.db"))?;
+        database.busy_timeout(BUSY)?;
+        database.execute(RESTOCK, [i64::try_from(lamps)?])?;
+        Ok(())
+    }
+
+    /// Whose order this is, if there is one.
+    pub fn customer_of(folder: &Path, order_id: i64) -> anyhow::Result<Option<String>> {
+        let found = rows(&open(folder, "order")?, &format!("{CUSTOMER} {order_id}"))?;
+        Ok(found.into_iter().next())
     }
 
     fn add(&mut self, of: &str, table: &str, lines: Vec<String>) {

@@ -167,7 +167,8 @@ loyalty.effects: order-1/POINTS
 loyalty.incoming: order processed 1
 outside.captures: 1 2700 under its own key
 outside.mails: ann@example.org: Your order 1
-storefront.incoming: catalogue processed 2
+storefront.incoming: catalogue processed 1
+storefront.incoming: catalogue superseded 1
 storefront.versions: product/lamp 7
 storefront.superseded: product/lamp 5
 ";

@@ -157,6 +157,11 @@ impl Ledgers {
     }
 }
 
+/// A service's file in a stage's folder, to read from.
+pub(super) fn open(folder: &Path, service: &str) -> anyhow::Result<Connection> {
+    opened(&folder.join(format!("{service}.db")))
+}
+
 fn opened(path: &Path) -> anyhow::Result<Connection> {
     let database = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
     database.busy_timeout(LOCK_WAIT_MAX)?;
@@ -164,7 +169,7 @@ fn opened(path: &Path) -> anyhow::Result<Connection> {
 }
 
 /// The rows of a query at a file, each as one line.
-fn rows(database: &Connection, sql: &str) -> anyhow::Result<Vec<String>> {
+pub(super) fn rows(database: &Connection, sql: &str) -> anyhow::Result<Vec<String>> {
     let mut statement = database.prepare(sql)?;
     let columns = statement.column_count();
     let line = |row: &Row<'_>| {

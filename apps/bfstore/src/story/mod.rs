@@ -5,8 +5,8 @@ mod books;
 mod chapters;
 mod ledgers;
 mod operator;
-mod play;
-mod shopper;
+pub(crate) mod play;
+pub(crate) mod shopper;
 
 use std::path::Path;
 use std::process::ExitCode;

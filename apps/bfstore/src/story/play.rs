@@ -29,16 +29,16 @@ const MARKS: Query = Query {
 };
 
 /// A chapter while it is played.
-pub(super) struct Play {
-    pub(super) stage: Stage,
-    pub(super) ledgers: Ledgers,
-    pub(super) shopper: Shopper,
-    pub(super) submits: usize,
+pub(crate) struct Play {
+    pub(crate) stage: Stage,
+    pub(crate) ledgers: Ledgers,
+    pub(crate) shopper: Shopper,
+    pub(crate) submits: usize,
     /// Events that somebody outside of bfstore has sent.
     sendings: usize,
     kills: usize,
     /// How long payment is down, where it is.
-    pub(super) down_for: Duration,
+    pub(crate) down_for: Duration,
 }
 
 /// A chapter that was played.
@@ -54,27 +54,31 @@ pub struct Played {
 }
 
 impl Play {
-    pub(super) async fn start(
+    pub(crate) async fn start(
         binary: &Path,
         folder: &Path,
         ground: &Ground,
         down_for: Duration,
     ) -> anyhow::Result<Play> {
-        let set = Set { lines: Lines::CanLose, ground: ground.clone() };
-        let stage = Stage::start(binary, folder, set).await?;
+        let set = Set { lines: Lines::CanLose, ground: ground.clone(), ..Set::default() };
+        Play::on(Stage::start_set(binary, folder, set).await?, down_for).await
+    }
+
+    /// On a stage that stands.
+    pub(crate) async fn on(stage: Stage, down_for: Duration) -> anyhow::Result<Play> {
         let ledgers = Ledgers::of(&stage).await?;
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
         Ok(Play { stage, ledgers, shopper, submits: 0, sendings: 0, kills: 0, down_for })
     }
 
     /// Presses the button of a checkout.
-    pub(super) async fn buy(&mut self, checkout_id: &str) -> Got {
+    pub(crate) async fn buy(&mut self, checkout_id: &str) -> Got {
         self.submits += 1;
         self.shopper.buy(checkout_id).await
     }
 
     /// Presses it this often at once.
-    pub(super) async fn buy_at_once(&mut self, checkout_id: &str, times: usize) -> Vec<Got> {
+    pub(crate) async fn buy_at_once(&mut self, checkout_id: &str, times: usize) -> Vec<Got> {
         self.submits += times;
         let presses = (0..times).map(|_| {
             let (shopper, checkout_id) = (self.shopper.clone(), checkout_id.to_owned());
@@ -89,13 +93,13 @@ impl Play {
     }
 
     /// The first order, of one lamp, that went well.
-    pub(super) async fn order(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn order(&mut self) -> anyhow::Result<()> {
         self.order_of(1, 1).await?;
         Ok(())
     }
 
     /// The order of this number, of so many lamps, that went well; its checkout.
-    pub(super) async fn order_of(&mut self, quantity: u32, number: i64) -> anyhow::Result<String> {
+    pub(crate) async fn order_of(&mut self, quantity: u32, number: i64) -> anyhow::Result<String> {
         let checkout_id = self.shopper.begin(quantity).await?;
         let got = self.buy(&checkout_id).await;
         ensure!(got.order() == Some(number), "the order was not placed: {got:?}");
@@ -103,19 +107,20 @@ impl Play {
     }
 
     /// The catalogue tells the storefront of a product, in a message of this id.
-    pub(super) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
+    pub(crate) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
         let catalogue = self.stage.settings("catalogue", SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let event = Event::ProductChanged { product: "lamp".into(), cents, version };
         let message = event.to("storefront", id, "product-lamp", id).map_err(anyhow::Error::from_boxed)?;
         let message = Message { id: Key::new(id)?, ..message };
         let sink = events::sink(&catalogue, "storefront").await?;
-        self.sendings += 1;
+        // A broker is connected to in its own time; nothing is sent before.
         let taken = async |_: &Play| match sink.send(&message).await {
             Sending::Accepted => Ok(true),
             Sending::NotYet { .. } => Ok(false),
             other => bail!("the event was not taken: {other:?}"),
         };
         self.until("the event is taken", taken).await?;
+        self.sendings += 1;
         if self.stage.ground().events == Events::Webhooks {
             return Ok(());
         }
@@ -126,20 +131,20 @@ impl Play {
         self.until("the storefront has handled the event", handled).await
     }
 
-    pub(super) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
+    pub(crate) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
         self.kills += 1;
         self.stage.kill(name).await
     }
 
     /// Ends it and starts it again with these settings, as a deployment does.
-    pub(super) async fn deploy(&mut self, name: &str, settings: &[&str]) -> anyhow::Result<()> {
+    pub(crate) async fn deploy(&mut self, name: &str, settings: &[&str]) -> anyhow::Result<()> {
         self.kill(name).await?;
         self.stage.set(name, settings);
         self.stage.start_again(name).await
     }
 
     /// The first line that this query has at the service's database.
-    pub(super) async fn line_of(&self, service: &str, sql: &str) -> anyhow::Result<String> {
+    pub(crate) async fn line_of(&self, service: &str, sql: &str) -> anyhow::Result<String> {
         Ok(self.ledgers.seen(service, sql).await?.into_iter().next().unwrap_or_default())
     }
 
@@ -149,7 +154,7 @@ impl Play {
     }
 
     /// Waits until this is so.
-    pub(super) async fn until(
+    pub(crate) async fn until(
         &self,
         what: &str,
         is_so: impl AsyncFn(&Play) -> anyhow::Result<bool>,
@@ -165,7 +170,7 @@ impl Play {
     }
 
     /// Waits until nothing is on its way any more.
-    pub(super) async fn rest(&self) -> anyhow::Result<()> {
+    pub(crate) async fn rest(&self) -> anyhow::Result<()> {
         let by_broker = self.stage.ground().events != Events::Webhooks;
         let rest = async |play: &Play| {
             Ok((!by_broker || Books::handled(&play.ledgers).await?) && Books::settled(&play.ledgers).await?)
@@ -174,7 +179,7 @@ impl Play {
     }
 
     /// Reads the books, ends every process, and clears the ground.
-    pub(super) async fn end(self) -> anyhow::Result<Played> {
+    pub(crate) async fn end(self) -> anyhow::Result<Played> {
         let happened = self.shopper.happened().await?;
         let books = Books::read(&self.ledgers, &happened).await?;
         let lost = ["storefront", "loyalty", "notification"].map(|name| self.stage.line(name).lost());

@@ -55,7 +55,13 @@ impl Shopper {
 
     /// Opens the shop: a checkout is made, and its id is in the address of its page.
     pub async fn begin(&self, quantity: u32) -> anyhow::Result<String> {
-        let page = self.http.get(format!("{}/?product=lamp&quantity={quantity}", self.shop)).send().await?;
+        self.begin_as("ann", quantity).await
+    }
+
+    /// The same as this customer.
+    pub async fn begin_as(&self, customer_id: &str, quantity: u32) -> anyhow::Result<String> {
+        let wish = format!("product=lamp&quantity={quantity}&customer_id={customer_id}");
+        let page = self.http.get(format!("{}/?{wish}", self.shop)).send().await?;
         checkout_of(&page)
     }
 
@@ -82,6 +88,13 @@ impl Shopper {
         let told = self.http.post(format!("{}/faults", self.outside));
         let told = told.header("content-type", "application/json").body(serde_json::to_vec(&fault)?).send();
         ensure!(told.await?.status().is_success(), "the outside world does not listen");
+        Ok(())
+    }
+
+    /// Tells the mail server to lose its answer to the next mail for this recipient.
+    pub async fn lose_answer_to_mail(&self, to: &str) -> anyhow::Result<()> {
+        let told = self.http.post(format!("{}/mails/{to}/unanswered", self.outside)).send().await?;
+        ensure!(told.status().is_success(), "the outside world does not listen");
         Ok(())
     }
 

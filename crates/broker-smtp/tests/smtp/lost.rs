@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
+use onefold_broker_smtp::{Found, MailLookUp};
 use onefold_core::{ActKind, OutboxState};
-use onefold_messages::IfLost;
+use onefold_messages::{IfLost, Message};
 use onefold_store::Redrive;
 use onefold_testkit::{SmtpServer, TestDirectory, wait};
 
@@ -103,4 +105,51 @@ async fn person_settles_an_unknown_mail_once_and_with_a_reason() {
         let said: Vec<_> = acts.iter().map(|act| (act.kind, act.who.as_str(), act.reason.as_str())).collect();
         assert_eq!(said, [(kind, "ann", "the mailbox was looked into")]);
     }
+}
+
+/// Knows the mails that the server has taken.
+struct Log(Vec<String>);
+
+#[async_trait]
+impl MailLookUp for Log {
+    fn settled_after(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
+    async fn look_up(&self, message_id: &str) -> Found {
+        match self.0.iter().any(|taken| taken == message_id) {
+            true => Found::Happened { evidence: "it is in the log".into() },
+            false => Found::DidNotHappen { evidence: "it is not in the log".into() },
+        }
+    }
+}
+
+#[tokio::test]
+async fn look_up_is_asked_for_the_message_id_under_which_the_mail_was_sent() {
+    let directory = TestDirectory::create();
+    let Some(server) = SmtpServer::start("a look-up of mails", &directory) else { return };
+    server.orders(&["take-and-drop", "take-and-drop"]);
+    let outbox = outbox(&directory);
+    let relay = outbox.relay(sink(&server));
+    let own = b"From: x@example.net\r\nTo: ann@example.org\r\nMessage-ID: <own@example.net>\r\n\r\nHi\r\n";
+    let raw = Message {
+        headers: vec![("content-type".into(), "message/rfc822".into())],
+        body: own.to_vec(),
+        ..message("m-2")
+    };
+    for message in [message("m-1"), raw] {
+        let id = message.id.as_str().to_owned();
+        outbox.put(message).await;
+        outbox.becomes(&id, OutboxState::Unknown).await;
+    }
+    assert_eq!(relay.stop(GRACE).await, 0);
+    let taken: Vec<_> =
+        server.taken().iter().filter_map(|mail| mail.field("Message-ID").map(str::to_owned)).collect();
+    assert_eq!(taken, ["<m-1@example.org>", "<own@example.net>"]);
+    let _relay = outbox.relay(sink(&server).look_up(Log(taken), Duration::from_millis(10)));
+    for id in ["m-1", "m-2"] {
+        outbox.becomes(id, OutboxState::Delivered).await;
+        assert_eq!(outbox.acts(id).await[0].reason, "it is in the log");
+    }
+    assert_eq!(server.begun(), 2, "nothing is sent again");
 }

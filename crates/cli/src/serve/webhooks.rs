@@ -25,6 +25,7 @@ fn source(inbox: &Inbox) -> Result<WebhookSource, Failure> {
         verify: inbox.verify.clone(),
         ignore: pointers.map_err(|error| wrong(&error))?,
         retention: inbox.retention,
+        max_waiting: inbox.max_waiting,
         handler: inbox.forward.url.parse().map_err(|error| wrong(&error))?,
         timeout: inbox.forward.timeout,
         attempts: inbox.forward.attempts,

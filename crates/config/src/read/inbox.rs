@@ -16,6 +16,8 @@ use crate::{Forward, Inbox, Reply, Upstream};
 
 /// More tries of one delivery than this are a limit that never bites.
 const ATTEMPTS_MAX: u64 = 1000;
+/// More waiting messages than this are a limit that never bites.
+const WAITING_MAX: u64 = 1_000_000_000;
 /// The shortest that means anything.
 const RETENTION_MIN: Duration = Duration::from_secs(1);
 /// As long as common senders deliver again by themselves.
@@ -82,6 +84,8 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
     }
     let ignore = table.texts("ignore", &FIELD);
     let retention = retention(table);
+    let mut max_waiting = Inbox::MAX_WAITING;
+    set(&mut max_waiting, table.number("max_waiting", 1..=WAITING_MAX));
     let forward = forward(table);
     let mut reply = Reply::Accepted;
     set(&mut reply, table.choice("reply", REPLIES));
@@ -96,7 +100,7 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
     let differs = if scheme == Scheme::Stripe { vec!["/pending_webhooks".into()] } else { Vec::new() };
     let ignore = ignore.unwrap_or(differs);
     let verify = Source { scheme, secrets: secrets?, tolerance, id, entity, version };
-    Some(Inbox { source: source?, verify, ignore, retention, forward: forward?, reply })
+    Some(Inbox { source: source?, verify, ignore, retention, max_waiting, forward: forward?, reply })
 }
 
 /// Senders deliver again for days, and by hand for weeks: whoever forgets sooner forwards a message twice.
@@ -193,6 +197,9 @@ impl Inbox {
     /// How long an id is known unless the file says otherwise: longer than a person can have Stripe deliver an event
     /// again (30 days).
     pub const RETENTION: Duration = Duration::from_secs(40 * 24 * 3600);
+    /// How many messages may wait for a handler unless the file says otherwise: an hour of thirty a second, which a
+    /// handler at a hundred a second works off in a quarter of an hour.
+    pub const MAX_WAITING: u64 = 100_000;
 }
 
 impl Forward {

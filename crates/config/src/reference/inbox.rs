@@ -92,6 +92,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Is("\"40d\""),
         says: "How long an id is known once its message was taken in, and its body kept; never shorter than it is on its way. Below `3d` there is a warning.",
     },
+    Setting {
+        name: "max_waiting",
+        value: "number from 1 to 1000000000",
+        default: Is("100000"),
+        says: "Messages that may wait for the handler; beyond that a delivery is answered 503 and not noted. Dead letters do not count.",
+    },
     Setting { name: "forward.url", value: "URL", default: Required, says: "The handler." },
     Setting {
         name: "forward.timeout",

@@ -17,6 +17,8 @@ pub struct Inbox {
     pub ignore: Vec<String>,
     /// How long an id is known.
     pub retention: Retention,
+    /// How many messages may wait for the handler; beyond that nothing is taken in.
+    pub max_waiting: u64,
     /// Where they go on to.
     pub forward: Forward,
     /// What the sender gets.

@@ -86,21 +86,12 @@ impl Handler {
 impl Sink for Handler {
     async fn send(&self, message: &Message) -> Sending {
         let (sending, heard) = self.heard(message).await;
-        let (verdict, reason) = match &sending {
-            Sending::Accepted => (Verdict::Accepted, None),
-            Sending::NotYet { reason, .. } => (Verdict::NotYet, Some(reason)),
-            Sending::Failed { reason } | Sending::Refused { reason } | Sending::Unknown { reason } => {
-                (Verdict::Failed, Some(reason))
-            }
+        // The relay says what was not accepted, and when it is tried again.
+        let verdict = match &sending {
+            Sending::Accepted => Verdict::Accepted,
+            Sending::NotYet { .. } => Verdict::NotYet,
+            Sending::Failed { .. } | Sending::Refused { .. } | Sending::Unknown { .. } => Verdict::Failed,
         };
-        if let Some(reason) = reason {
-            tracing::warn!(
-                source = self.source,
-                id = message.id.as_str(),
-                reason,
-                "a handler did not accept a message"
-            );
-        }
         self.intake.signals().tried(&self.source, verdict);
         self.listeners.tell(&message.id, heard);
         sending

@@ -1,6 +1,6 @@
 //! What the end of a handler's work means, and what callers get.
 
-use onefold_grpc::Meaning;
+use onefold_grpc::{Meaning, NOT_DONE, OUTCOME, REJECTED};
 use tonic::Code;
 
 use crate::world::{World, is_problem, replayed};
@@ -15,6 +15,7 @@ async fn a_refusal_is_remembered_and_replayed_with_its_code_and_words() {
         for again in [false, true] {
             let refused = world.charge(ends.split(' ').next_back().unwrap(), ends).await.unwrap_err();
             assert_eq!((refused.code(), refused.message()), (code, words));
+            assert_eq!(refused.metadata().get(OUTCOME).unwrap(), REJECTED, "the business says so");
             assert_eq!(refused.metadata().contains_key("idempotent-replayed"), again);
         }
     }
@@ -27,6 +28,7 @@ async fn what_was_not_done_is_passed_on_and_frees_the_key() {
     for _ in 0..2 {
         let down = world.charge("k", "down").await.unwrap_err();
         assert_eq!((down.code(), down.message()), (Code::Unavailable, "down"));
+        assert_eq!(down.metadata().get(OUTCOME).unwrap(), NOT_DONE);
         assert!(!down.metadata().contains_key("idempotent-replayed"));
     }
     assert!(!replayed(&world.charge("k", "well").await.unwrap()), "another message may take the key");

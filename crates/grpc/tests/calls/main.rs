@@ -6,6 +6,7 @@ mod shop;
 
 mod duplicates;
 mod endings;
+mod keys;
 mod significant;
 mod whose;
 mod world;

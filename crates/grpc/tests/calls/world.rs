@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use onefold::{BoxError, Onefold, Operation, Scope, Verdict, WhileRunning};
-use onefold_grpc::{Protection, REPLAYED, Whose, rejected};
+use onefold::messages::Message;
+use onefold::{BoxError, Key, Onefold, Operation, Scope, Verdict, WhileRunning};
+use onefold_grpc::{OUTCOME, Protection, REPLAYED, Whose, rejected};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Server};
@@ -57,6 +58,7 @@ impl Orders for Shop {
         let placed = asked.atomic(|tx, checkout| {
             tx.execute("INSERT INTO orders (sku) VALUES (?1)", [&checkout.sku])?;
             let number = tx.last_insert_rowid();
+            tx.enqueue(&placed_event(number))?;
             match checkout.sku.as_str() {
                 "panic" => panic!("a bug of the business"),
                 "nothing" => Ok(Verdict::succeeded(Order::default())),
@@ -117,6 +119,18 @@ impl Provider {
     }
 }
 
+/// That an order was placed.
+pub fn placed_event(number: i64) -> Message {
+    Message {
+        id: Key::new(format!("order-{number}/placed")).unwrap(),
+        destination: "events".into(),
+        address: String::new(),
+        ordering_key: None,
+        headers: Vec::new(),
+        body: Vec::new(),
+    }
+}
+
 /// A status that pretends to be a replay.
 fn faked(mut status: Status) -> Status {
     status.metadata_mut().insert(REPLAYED, "true".parse().unwrap());
@@ -126,6 +140,7 @@ fn faked(mut status: Status) -> Status {
 /// Everything that runs.
 pub struct World {
     pub orders: OrdersClient<Channel>,
+    pub onefold: Onefold,
     pub provider: Arc<Provider>,
     pub answers: Arc<Semaphore>,
     address: String,
@@ -155,7 +170,8 @@ impl World {
         let (provider, answers) = (Arc::new(provider), Arc::new(Semaphore::new(1000)));
         let protected = |name, method| protection(&onefold, name, method, whose.clone(), while_running);
         let shop = Shop {
-            place: protected("PlaceOrder", "/shop.v1.Orders/Place"),
+            place: protected("PlaceOrder", "/shop.v1.Orders/Place")
+                .key_of(|asked: &Checkout| asked.labels.get("key").map_or("", String::as_str)),
             charge: protected("Charge", "/shop.v1.Orders/Charge"),
             provider: provider.clone(),
             answers: answers.clone(),
@@ -167,7 +183,7 @@ impl World {
         let serving = Server::builder().add_service(service).serve_with_incoming(incoming);
         let server = tokio::spawn(async move { serving.await.unwrap() });
         let orders = OrdersClient::connect(address.clone()).await.unwrap();
-        World { orders, address, provider, answers, server, directory }
+        World { orders, onefold, address, provider, answers, server, directory }
     }
 
     /// The server and its connections are gone; another one begins over the same file.
@@ -175,6 +191,10 @@ impl World {
         let directory = self.directory.clone();
         drop(self);
         World::over(directory, WhileRunning::Wait(std::time::Duration::from_secs(20)), by_principal()).await
+    }
+
+    pub fn url(&self) -> &str {
+        &self.address
     }
 
     pub async fn channel(&self) -> Channel {
@@ -251,5 +271,6 @@ pub fn is_problem(status: &Status, code: Code, reason: &str) -> ErrorDetails {
     let info = details.error_info().unwrap_or_else(|| panic!("no details: {status:?}"));
     assert_eq!((status.code(), info.reason.as_str(), info.domain.as_str()), (code, reason, "onefold.dev"));
     assert!(status.metadata().get(REPLAYED).is_none());
+    assert!(status.metadata().get(OUTCOME).is_none(), "it is no word of the business");
     details
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use onefold_core::CORRELATION_ID;
 use onefold_store::Ended;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,8 +29,9 @@ impl Onefold<AnyStore> {
         T: Serialize + DeserializeOwned + Send + 'static,
         F: for<'a> Work<'a, T, AnyTx> + Clone + Send + 'static,
     {
+        let correlation = call.correlation_id.clone();
         self.perform(call, |word| {
-            AnyWork::new(move |mut tx| {
+            let work = AnyWork::new(move |mut tx| {
                 let (work, word) = (work.clone(), word.clone());
                 async move {
                     let said = work(&mut tx).await;
@@ -40,7 +42,8 @@ impl Onefold<AnyStore> {
                     let ended = word.of(said);
                     again.map_or(ended, Ended::Again)
                 }
-            })
+            });
+            work.correlated(correlation)
         })
         .await
     }
@@ -80,7 +83,8 @@ fn work<F>(handler: F, message: Arc<Incoming>, word: onefold_messages::Word) -> 
 where
     F: for<'a> Handler<'a, AnyTx> + Clone + Send + 'static,
 {
-    AnyWork::new(move |mut tx| {
+    let correlation = message.header(CORRELATION_ID).map(str::to_owned);
+    let work = AnyWork::new(move |mut tx| {
         let (handler, message, word) = (handler.clone(), message.clone(), word.clone());
         async move {
             let said: Result<Handled, BoxError> = handler(&mut tx, message).await;
@@ -88,5 +92,6 @@ where
             let ended = word.of(said);
             again.map_or(ended, Ended::Again)
         }
-    })
+    });
+    work.correlated(correlation)
 }

@@ -184,6 +184,10 @@ impl InboxStore for AnyStore {
         ask!(self, store => store.sweep_inbox(limit).await)
     }
 
+    async fn sweep_versions(&self, limit: u32) -> Result<u64, StoreError> {
+        ask!(self, store => store.sweep_versions(limit).await)
+    }
+
     async fn survey_inbox(&self) -> Result<InboxSurvey, StoreError> {
         ask!(self, store => store.survey_inbox().await)
     }

@@ -23,7 +23,10 @@ type Closure = dyn FnMut(AnyTx) -> Running + Send;
 
 /// A closure that runs in a transaction of either database. It may run again when the database asks for it.
 #[derive(Clone)]
-pub struct AnyWork(Arc<Mutex<Closure>>);
+pub struct AnyWork {
+    closure: Arc<Mutex<Closure>>,
+    correlation: Option<String>,
+}
 
 impl AnyWork {
     /// The work that this closure does.
@@ -31,21 +34,28 @@ impl AnyWork {
     where
         F: Future<Output = Ended> + Send + 'static,
     {
-        AnyWork(Arc::new(Mutex::new(move |tx| {
+        let closure = move |tx| {
             let running: Running = Box::pin(closure(tx));
             running
-        })))
+        };
+        AnyWork { closure: Arc::new(Mutex::new(closure)), correlation: None }
+    }
+
+    /// Ties the messages that it makes to a workflow.
+    pub fn correlated(self, id: Option<String>) -> AnyWork {
+        AnyWork { correlation: id, ..self }
     }
 
     fn begin(&self, operation: OperationId) -> (Running, Desk) {
         let desk = Desk::new();
-        let running = self.0.lock()(AnyTx::at(desk.clone(), operation));
+        let running = self.closure.lock()(AnyTx::at(desk.clone(), operation));
         (running, desk)
     }
 
     pub(super) fn on_sqlite(&self) -> SqliteWork {
         let work = self.clone();
         SqliteWork::new(move |tx| {
+            tx.correlate(work.correlation.as_deref());
             let (mut running, desk) = work.begin(tx.operation());
             let mut context = Context::from_waker(Waker::noop());
             loop {
@@ -62,6 +72,7 @@ impl AnyWork {
     pub(super) fn on_postgres(&self) -> PostgresWork {
         let work = self.clone();
         PostgresWork::new(move |tx| {
+            tx.correlate(work.correlation.as_deref());
             let (running, desk) = work.begin(tx.operation());
             let driven: Ending<'_> = Box::pin(drive(running, desk, tx));
             driven

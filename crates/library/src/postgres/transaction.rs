@@ -54,13 +54,13 @@ impl Onefold<PostgresStore> {
 }
 
 impl Onefold<PostgresStore> {
-    /// Makes a message on its way out in a transaction that the caller owns. False: a message under this id was made
-    /// before. Relays see it once the caller has committed. With an ordering key, whoever makes a message of the same
+    /// Makes a message on its way out in a transaction that the caller owns. False: it was made before. An id whose
+    /// message goes to another destination or address is an error ([`CallError::NotDone`]). Relays see it once the caller has committed. With an ordering key, whoever makes a message of the same
     /// key at the same time waits for the end of the transaction, so that they leave in the order of their commits.
     ///
     /// After an error the transaction is of no more use: roll it back. Cancellation: the same.
     pub async fn enqueue(&self, transaction: &Transaction<'_>, message: Message) -> Result<bool, CallError> {
-        self.store().enqueue_in(transaction, message).await.map_err(unavailable)
+        self.store().enqueue_in(transaction, message).await.map_err(CallError::from)
     }
 
     /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it;
@@ -74,7 +74,7 @@ impl Onefold<PostgresStore> {
         effect: &str,
         message: Message,
     ) -> Result<bool, CallError> {
-        self.store().enqueue_once_in(transaction, by, effect, message).await.map_err(unavailable)
+        self.store().enqueue_once_in(transaction, by, effect, message).await.map_err(CallError::from)
     }
 }
 

@@ -7,12 +7,12 @@ use onefold::inbox::{
     Handled, Handling, Inbound, InboxQuery, InboxSettings, InboxState, InboxStore, Incoming,
 };
 use onefold::messages::{Destination, Message, Sending, Sink, async_trait};
-use onefold::{Applied, FileUse, Key, Limits, Onefold, Options, SqliteTx};
+use onefold::{Applied, FileUse, Key, Limits, Onefold, Options, SqliteTx, Verdict};
 use onefold_store::clock::ManualClock;
 use onefold_store::{OutboxQuery, OutboxStore};
 use onefold_testkit::wait;
 
-use crate::shop::{Shop, insert};
+use crate::shop::{Shop, call, insert};
 
 const DONE: Handling = Handling::Done(InboxState::Processed);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -49,6 +49,60 @@ async fn two_events_that_ask_for_one_e_mail_make_one_message() {
 }
 
 #[tokio::test]
+async fn id_of_a_message_that_goes_elsewhere_undoes_what_was_written() {
+    let shop = Shop::open();
+    let place = async |key: &'static str, messages: [Message; 2]| {
+        let placed = shop.onefold.atomic(call(key, "lamp"), move |tx| {
+            insert(tx, "lamp")?;
+            let made = [tx.enqueue(&messages[0])?, tx.enqueue(&messages[1])?];
+            Ok(Verdict::succeeded(made))
+        });
+        placed.await
+    };
+    let lost = place("k-1", [mail("mail"), mail("archive")]).await.unwrap_err();
+    assert!(lost.to_string().contains("the id mail is that of a message for another place"), "{lost}");
+    assert_eq!((shop.orders(), count(&shop, "SELECT count(*) FROM onefold_outbox")), (0, 0));
+    let made = place("k-1", [mail("mail"), mail("mail")]).await.unwrap();
+    assert_eq!(*made.value(), [true, false], "the same message is made once");
+}
+
+#[tokio::test]
+async fn what_ties_a_workflow_together_goes_from_message_and_call_to_the_messages_they_make() {
+    let shop = Shop::open();
+    let with_id = |id: &str| Message { id: Key::new(id).unwrap(), ..mail("mail") };
+    let says = async |id: &str| {
+        let entry = shop.onefold.outgoing(id).await.unwrap().unwrap();
+        entry
+            .message
+            .headers
+            .into_iter()
+            .filter(|(name, _)| name == "onefold-correlation-id")
+            .collect::<Vec<_>>()
+    };
+    let line = |id: &str| vec![("onefold-correlation-id".to_owned(), id.to_owned())];
+    let consumer = shop.onefold.inbox("confirmations").consumer(move |tx, message| {
+        tx.enqueue(&with_id(&format!("of {}", message.id.as_str())))?;
+        Ok(Handled::Done)
+    });
+    let event = Inbound { headers: line("flow-7"), ..Inbound::new("shop", "evt-1", "") };
+    assert_eq!(consumer.handle(event).await, DONE);
+    assert_eq!(says("of evt-1").await, line("flow-7"));
+    assert_eq!(consumer.handle(Inbound::new("shop", "evt-2", "")).await, DONE);
+    assert_eq!(says("of evt-2").await, [], "of another message's flow nothing is left");
+
+    let placed = shop.onefold.atomic(call("k-1", "lamp").correlated("flow-8"), move |tx| {
+        tx.enqueue(&with_id("of the call"))?;
+        tx.enqueue(&Message { headers: line("flow-9"), ..with_id("its own") })?;
+        tx.enqueue_once("order-1/CONFIRMED", mail("mail"))?;
+        Ok(Verdict::succeeded(()))
+    });
+    placed.await.unwrap();
+    assert_eq!((says("of the call").await, says("its own").await), (line("flow-8"), line("flow-9")));
+    let effect = shop.onefold.notification("order-1/CONFIRMED").await.unwrap().unwrap();
+    assert_eq!(effect.message.headers, line("flow-8"));
+}
+
+#[tokio::test]
 async fn b84_an_older_event_that_comes_late_does_not_win_and_is_not_lost() {
     let shop = Shop::open();
     shop.connection().execute_batch("CREATE TABLE subscriptions (id TEXT PRIMARY KEY, status TEXT)").unwrap();
@@ -77,6 +131,27 @@ async fn b84_an_older_event_that_comes_late_does_not_win_and_is_not_lost() {
         shop.connection().query_row("SELECT status FROM subscriptions", [], |row| row.get(0)).unwrap();
     assert_eq!(status, "active");
     assert_eq!(count(&shop, "SELECT version FROM onefold_superseded WHERE entity = 'sub_1'"), 1);
+    let late = InboxQuery { state: Some(InboxState::Superseded), limit: 9, ..InboxQuery::default() };
+    let listed = shop.onefold.messages().list_incoming(late).await.unwrap();
+    let ids: Vec<_> = listed.entries.iter().map(|entry| entry.identity.message.as_str()).collect();
+    assert_eq!(ids, ["created"], "people see which came too late");
+}
+
+#[tokio::test]
+async fn an_entity_that_is_deleted_for_good_leaves_no_version() {
+    let shop = Shop::open();
+    let inbox = shop.onefold.inbox("orders");
+    let apply = |tx: &mut SqliteTx<'_>, _: &Incoming| {
+        tx.apply_if_newer("order-1", 7)?;
+        Ok(Handled::Done)
+    };
+    let forget = |tx: &mut SqliteTx<'_>, _: &Incoming| {
+        assert!(tx.forget_entity("order-1")? && !tx.forget_entity("order-1")?);
+        Ok(Handled::Done)
+    };
+    assert_eq!(inbox.handle(Inbound::new("shop", "evt-1", "made"), apply).await, DONE);
+    assert_eq!(inbox.handle(Inbound::new("shop", "evt-2", "deleted"), forget).await, DONE);
+    assert_eq!(count(&shop, "SELECT count(*) FROM onefold_projections"), 0);
 }
 
 #[tokio::test]

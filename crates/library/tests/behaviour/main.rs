@@ -1,6 +1,7 @@
 //! The library as a service uses it, in one process.
 
 mod atomic;
+mod beside;
 mod borrowed;
 mod consuming;
 mod notify;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use onefold::inbox::{Handled, Handling, Inbound, InboxState, Incoming};
 use onefold::messages::{Destination, Message, OutboxState, OutboxStore, Sending, Sink, async_trait};
 use onefold::notify::{Mail, Notify};
-use onefold::postgres::PostgresTx;
-use onefold::{BoxError, Key, Verdict};
+use onefold::postgres::{PostgresTx, TxError};
+use onefold::{BoxError, CallError, Key, Verdict};
 use onefold_testkit::wait;
 use tokio::sync::mpsc;
 
@@ -105,4 +105,25 @@ async fn message_of_an_operation_is_committed_with_it_in_our_transaction_and_in_
         ended.unwrap();
         assert_eq!(shop.count("onefold.outbox").await, 1 + i64::from(commits));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn id_of_a_message_that_goes_elsewhere_is_an_error_and_the_transaction_goes_on() {
+    let Some(shop) = Shop::open().await else { return };
+    let work = async |tx: &mut PostgresTx| {
+        let number = insert(tx, "lamp").await?;
+        tx.enqueue(&mail("ann@example.org")).await?;
+        let taken = tx.enqueue(&mail("bob@example.org")).await;
+        assert!(matches!(&taken, Err(TxError::IdTaken(why)) if why.to_string().contains("the id mail")));
+        assert!(!tx.enqueue(&mail("ann@example.org")).await?, "the same message is made once");
+        Ok(Verdict::succeeded(number))
+    };
+    shop.onefold.atomic(call("k-1", "lamp"), work).await.unwrap();
+    assert_eq!((shop.count("orders").await, shop.count("onefold.outbox").await), (1, 1));
+    let mut connection = shop.connection().await;
+    let transaction = connection.transaction().await.unwrap();
+    let taken = shop.onefold.enqueue(&transaction, mail("bob@example.org")).await.unwrap_err();
+    assert!(matches!(taken, CallError::NotDone { retryable: false, .. }), "{taken:?}");
+    assert!(!shop.onefold.enqueue(&transaction, mail("ann@example.org")).await.unwrap());
+    transaction.commit().await.unwrap();
 }

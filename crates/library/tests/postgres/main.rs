@@ -1,6 +1,7 @@
 //! The library on PostgreSQL as a service uses it. Each test has a database of its own.
 
 mod atomic;
+mod beside;
 mod borrowed;
 mod closures;
 mod consuming;

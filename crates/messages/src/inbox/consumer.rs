@@ -119,7 +119,7 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
                     Some(Handling::Done(_)) => rerun.handled += 1,
                     Some(Handling::Parked) => rerun.parked += 1,
                     // Another process was faster.
-                    Some(Handling::Duplicate) => {}
+                    Some(Handling::Duplicate | Handling::Conflict) => {}
                     Some(Handling::Again { .. }) | None => rerun.left += 1,
                 }
             }

@@ -194,7 +194,10 @@ impl<S: ConsumeStore + 'static> Inner<S> {
         let Incoming { id, source, ordering_key, headers, body } = (*subject.incoming).clone();
         let key = self.made_id("conflict", &[id.as_str().as_bytes(), &body]);
         let inbound = Inbound { source, id: Some(id), ordering_key, headers, body };
-        self.park(&self.subject(key, inbound), 0, "another message has its id").await
+        match self.park(&self.subject(key, inbound), 0, "another message has its id").await {
+            Handling::Parked => Handling::Conflict,
+            other => other,
+        }
     }
 
     /// Puts it into the dead list, unless it is done or there already.

@@ -45,13 +45,16 @@ impl Handled {
 /// What became of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// It was handled now, and that is durable: `processed`, or `rejected` with its reason.
+    /// It was handled now, and that is durable: `processed`, `superseded` where a newer version was applied before, or
+    /// `rejected` with its reason.
     Done(InboxState),
     /// It was handled before.
     Duplicate,
-    /// It waits in the dead list for a person, now or since before, with its body: it failed too often, has no id, is
-    /// older than the marks, or has the id of another message.
+    /// It waits in the dead list for a person, now or since before, with its body: it failed too often, has no id, or is
+    /// older than the marks.
     Parked,
+    /// Another message has its id: it waits in the dead list for a person, with its body, under an id of its own.
+    Conflict,
     /// Nothing is done; it is to be delivered again.
     Again {
         /// Not before this long.
@@ -62,7 +65,9 @@ pub enum Handling {
 impl From<Handling> for Settle {
     fn from(handling: Handling) -> Settle {
         match handling {
-            Handling::Done(_) | Handling::Duplicate | Handling::Parked => Settle::Acknowledge,
+            Handling::Done(_) | Handling::Duplicate | Handling::Parked | Handling::Conflict => {
+                Settle::Acknowledge
+            }
             Handling::Again { after } => Settle::Again { after },
         }
     }

@@ -20,6 +20,8 @@ pub enum Decision {
     SignatureInvalid,
     /// The signature is good, and what it must say cannot be read; or it did not arrive whole.
     Unreadable,
+    /// There was no room for it, and nothing is noted.
+    Full,
 }
 
 /// How a try of a handler ended.
@@ -58,13 +60,14 @@ pub struct IntakeSignals {
 }
 
 impl Decision {
-    const ALL: [Decision; 6] = [
+    const ALL: [Decision; 7] = [
         Decision::Accepted,
         Decision::Duplicate,
         Decision::Superseded,
         Decision::Conflict,
         Decision::SignatureInvalid,
         Decision::Unreadable,
+        Decision::Full,
     ];
 
     const fn name(self) -> &'static str {
@@ -75,6 +78,7 @@ impl Decision {
             Decision::Conflict => "conflict",
             Decision::SignatureInvalid => "signature_invalid",
             Decision::Unreadable => "unreadable",
+            Decision::Full => "full",
         }
     }
 }

@@ -15,6 +15,8 @@ use super::Destination;
 use crate::Sending;
 use crate::limits::{NOT_YET_MAX, POLL_MAX, POLL_MIN, STORE_PAUSE_FIRST, STORE_PAUSE_MAX};
 
+/// The reason of a message that was not sent although it was due.
+const HELD_BACK: &str = "held back: too many retries of this destination have failed lately";
 const STORE_PAUSES: Backoff = Backoff { first: STORE_PAUSE_FIRST, max: STORE_PAUSE_MAX };
 
 /// A sending that has ended.
@@ -134,8 +136,7 @@ impl Course {
         let again = taken.attempt > 1;
         if again && !self.budget.take(now) {
             let after = self.destination.budget.window.mul_f64(rand::random::<f64>()).max(POLL_MAX);
-            let reason = "held back: too many retries of this destination have failed lately".into();
-            let sent = Sent::Again { after, counted: false, reason };
+            let sent = Sent::Again { after, counted: false, reason: HELD_BACK.into() };
             self.unsettled.push(Settlement { id: taken.message.id, attempt: taken.attempt, sent });
             return;
         }
@@ -193,8 +194,8 @@ impl Course {
         }
     }
 
-    /// Logs what waits for a person from now on.
-    fn tell(&self, Settlement { id, sent, .. }: &Settlement) {
+    /// Logs each sending that was not accepted, once, when that is noted.
+    fn tell(&self, Settlement { id, attempt, sent }: &Settlement) {
         let (destination, id) = (&self.destination.name, id.as_str());
         match sent {
             Sent::Dead { reason } => {
@@ -203,7 +204,12 @@ impl Course {
             Sent::Unknown { reason } => {
                 tracing::warn!(destination, id, reason, "a message may have arrived and waits for a person");
             }
-            Sent::Delivered | Sent::Again { .. } => {}
+            Sent::Again { reason, .. } if reason == HELD_BACK => {}
+            Sent::Again { after, reason, .. } => {
+                let again_in_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                tracing::warn!(destination, id, attempt, reason, again_in_ms, "a message was not accepted");
+            }
+            Sent::Delivered => {}
         }
     }
 

@@ -100,7 +100,7 @@ async fn another_message_under_a_known_id_is_kept_apart_and_reaches_no_handler()
     let consumer = shop.consumer("41");
     assert_eq!(consumer.handle(message("evt-1", "a")).await, DONE);
     for _ in 0..2 {
-        assert_eq!(consumer.handle(message("evt-1", "b")).await, Handling::Parked);
+        assert_eq!(consumer.handle(message("evt-1", "b")).await, Handling::Conflict);
     }
     assert_eq!(shop.effects(), ["a"]);
     consumer.inbox().flush().await;

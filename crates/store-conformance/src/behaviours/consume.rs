@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onefold_core::{Delivery, InboxState, Kept};
 use onefold_store::{
-    Atomically, ConsumeStore, Consumed, Ended, Entry, Finish, IfLost, OutboxStore, Sent, refusal,
+    Atomically, ConsumeStore, Consumed, Ended, Entry, Finish, IfLost, InboxQuery, OutboxStore, Sent, refusal,
 };
 
 use crate::fixture::claim_under;
@@ -143,4 +143,51 @@ pub async fn message_of_atomic_mode_goes_with_the_rollback_and_stays_with_the_co
     assert!(matches!(done, Atomically::Committed { .. }), "{done:?}");
     assert!(m.is_made("m-1").await);
     assert!(hint.waited(Duration::from_secs(30)).await, "relays are told");
+}
+
+/// What it did besides is committed.
+pub async fn message_whose_handler_finds_a_newer_version_is_superseded<S: ConsumeStore + OutboxStore>(
+    m: Messages<S>,
+) {
+    let state = async |event: &str, version: i64, row: &str| {
+        let consumed = m.consume(&m.mark(event, 0, "41"), &succeeds().version(version).row(row)).await;
+        let Consumed::Done { state, .. } = consumed else { panic!("{consumed:?}") };
+        state
+    };
+    assert_eq!(state("evt-2", 2, "new").await, InboxState::Processed);
+    assert_eq!(state("evt-1", 1, "old").await, InboxState::Superseded);
+    assert_eq!(state("evt-3", 2, "equal").await, InboxState::Processed);
+    assert_eq!(m.rows().await, ["equal", "new", "old"]);
+    assert_eq!(m.judge(&m.mark("evt-1", 0, "41")).await, Delivery::Duplicate);
+    let superseded = InboxQuery { state: Some(InboxState::Superseded), limit: 9, ..InboxQuery::default() };
+    let page = m.store.list_inbox(superseded).await.expect("the store works");
+    let ids: Vec<_> = page.entries.iter().map(|entry| entry.identity.message.as_str()).collect();
+    assert_eq!(ids, ["evt-1"]);
+}
+
+/// The version of a projection stays.
+pub async fn notes_of_late_versions_go_with_the_marks_of_what_brought_them<S: ConsumeStore + OutboxStore>(
+    m: Messages<S>,
+) {
+    for (n, version) in [9, 1, 2, 3].into_iter().enumerate() {
+        m.consume(&m.mark(&format!("evt-{n}"), 0, "41"), &succeeds().version(version)).await;
+    }
+    let late = |version| succeeds().version(version);
+    let operation = claim_under(&*m.store, "late");
+    let ended = m.store.atomically(Entry::New(Box::new(operation)), &mut m.work(&late(4))).await;
+    assert!(matches!(ended, Ok(Atomically::Committed { .. })), "{ended:?}");
+    let forgotten = async || {
+        // Two of each step, and one call more, so that the place is at the front again.
+        let mut sum = 0;
+        for _ in 0..4 {
+            sum += m.store.sweep_versions(2).await.expect("the store works");
+        }
+        sum
+    };
+    assert_eq!(forgotten().await, 0);
+    m.clock.pass(DAY);
+    assert_eq!(m.store.sweep_inbox(100).await.expect("the store works"), 4);
+    assert_eq!(forgotten().await, 3, "the operation's record stands");
+    let again = m.consume(&m.mark("evt-7", 0, "41"), &late(8)).await;
+    assert!(matches!(again, Consumed::Done { state: InboxState::Superseded, .. }), "{again:?}");
 }

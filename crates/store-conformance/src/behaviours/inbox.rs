@@ -8,7 +8,7 @@ use onefold_core::contract::Retention;
 use onefold_core::{ActKind, Delivery, InboxState, OutboxState};
 use onefold_store::{
     ConsumeStore, Consumed, DeliveryCounts, IfLost, InboxQuery, KeptMessage, Mark, NewPermit, OutboxStore,
-    Sent,
+    Sent, Versioned,
 };
 
 use crate::fixture::{START, fingerprint};
@@ -275,4 +275,53 @@ pub async fn pages_show_every_entry_once<S: ConsumeStore + OutboxStore>(m: Messa
     ] {
         assert_eq!(list(query.clone()).await.entries.len(), count, "{query:?}");
     }
+}
+
+/// And no longer, or the table of versions would grow for ever.
+pub async fn version_of_an_entity_is_known_as_long_as_the_mark_of_what_brought_it<
+    S: ConsumeStore + OutboxStore,
+>(
+    m: Messages<S>,
+) {
+    let accept = async |event: &str, version: i64, message: &str| {
+        done(&m.accept_version(&m.mark(event, 0, "41"), Some(version), &[message]).await)
+    };
+    let forgotten = async || m.store.sweep_versions(100).await.expect("the store works");
+    assert_eq!(accept("evt-2", 2, "m-2").await, InboxState::Processed);
+    assert_eq!(forgotten().await, 0);
+    m.clock.pass(DAY / 2);
+    assert_eq!(accept("evt-3", 3, "m-3").await, InboxState::Processed);
+    for id in ["m-2", "m-3"] {
+        m.take(IfLost::SendAgain).await;
+        assert!(m.settle(id, 1, Sent::Delivered).await);
+    }
+    m.clock.pass(DAY / 2);
+    // The one that brought the latest is younger.
+    assert_eq!(m.store.sweep_inbox(100).await.expect("the store works"), 1);
+    assert_eq!(forgotten().await, 0);
+    assert_eq!(accept("evt-1", 1, "m-1").await, InboxState::Superseded);
+    m.clock.pass(DAY / 2);
+    assert_eq!(forgotten().await, 0, "its mark is due and stands");
+    assert_eq!(m.store.sweep_inbox(100).await.expect("the store works"), 1);
+    assert_eq!((forgotten().await, forgotten().await), (1, 0));
+    assert_eq!(accept("evt-0", 0, "m-0").await, InboxState::Processed, "nothing is known of it any longer");
+}
+
+/// Whatever the size of a step.
+pub async fn versions_are_looked_through_in_steps_that_come_to_all<S: ConsumeStore + OutboxStore>(
+    m: Messages<S>,
+) {
+    for n in 0..6 {
+        let versioned = Versioned { entity: format!("product-{n}"), version: 1 };
+        let mark = m.mark(&format!("evt-{n}"), 0, "41");
+        m.store.accept(mark, Some(versioned), Vec::new()).await.expect("the store works");
+    }
+    m.clock.pass(DAY);
+    assert_eq!(m.store.sweep_inbox(100).await.expect("the store works"), 6);
+    let mut forgotten = Vec::new();
+    while forgotten.iter().sum::<u64>() < 6 {
+        forgotten.push(m.store.sweep_versions(2).await.expect("the store works"));
+        assert!(forgotten.len() < 1000, "some are never looked at: {forgotten:?}");
+    }
+    assert!(forgotten.iter().all(|step| *step <= 2), "{forgotten:?}");
 }

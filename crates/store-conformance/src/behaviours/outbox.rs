@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onefold_core::{ActKind, OutboxState};
-use onefold_store::{ConsumeStore, Hint, IfLost, OutboxQuery, OutboxStore, Redrive, Sent, Settlement, Take};
+use onefold_core::{ActKind, Message, OutboxState};
+use onefold_store::{
+    ConsumeStore, Hint, IfLost, OutboxQuery, OutboxStore, Redrive, Sent, Settlement, StoreError, Take,
+};
 
 use crate::messages::{Messages, SENDING, key, message};
 
@@ -120,7 +122,7 @@ pub async fn messages_of_one_key_leave_in_their_order<S: ConsumeStore + OutboxSt
         relay.await.expect("no relay fails");
     }
     for ordering_key in ["a", "b"] {
-        let of_key = |messages: &[onefold_core::Message]| {
+        let of_key = |messages: &[Message]| {
             let of = messages.iter().filter(|message| message.ordering_key.as_deref() == Some(ordering_key));
             of.map(|message| message.id.as_str().to_owned()).collect::<Vec<_>>()
         };
@@ -144,11 +146,38 @@ pub async fn those_that_wait_behind_one_hold_up_no_other_key<S: ConsumeStore + O
 
 /// Another destination is another queue.
 pub async fn destinations_hold_up_nothing_of_each_other<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
-    let other = onefold_core::Message { destination: "mail".into(), ..message("o-1", Some("a")) };
+    let other = Message { destination: "mail".into(), ..message("o-1", Some("a")) };
     m.enqueue(&[other.clone(), message("a-1", Some("a"))]).await;
     assert_eq!(m.ids().await, ["a-1"]);
     let take = Take { destination: "mail".into(), limit: 1, lease: SENDING, if_lost: IfLost::Hold };
     assert_eq!(m.store.take(take).await.expect("the store works")[0].message, other);
+}
+
+/// To pass it over would lose it.
+pub async fn id_of_a_message_that_goes_elsewhere_is_refused<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
+    let first = message("m-1", None);
+    let of_another_place = [
+        Message { destination: "mail".into(), ..first.clone() },
+        Message { address: "returns".into(), ..first.clone() },
+    ];
+    m.enqueue(&[first.clone()]).await;
+    for state in [OutboxState::Waiting, OutboxState::Delivered] {
+        for message in &of_another_place {
+            let refused = m.store.enqueue(vec![message.clone()]).await;
+            assert!(matches!(refused, Err(StoreError::Refused(why)) if why.contains("m-1")), "{state}");
+        }
+        let says_something_else = Message { body: b"another".to_vec(), ..first.clone() };
+        assert_eq!(m.enqueue(&[says_something_else]).await, 0, "it was made before");
+        if state == OutboxState::Waiting {
+            assert_eq!(m.take(IfLost::SendAgain).await[0].message, first);
+            assert!(m.settle("m-1", 1, Sent::Delivered).await);
+        }
+        assert_eq!(m.state("m-1").await, Some(OutboxState::Delivered));
+    }
+    let [to_mail, _] = of_another_place;
+    let both = vec![message("m-2", None), Message { id: key("m-2"), ..to_mail }];
+    let refused = m.store.enqueue(both).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "made in one call: {refused:?}");
 }
 
 /// Counted or not, as it says.

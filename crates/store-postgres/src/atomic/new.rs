@@ -9,6 +9,7 @@ use super::{
     tried, trying,
 };
 use crate::claim::{ClaimWork, version_number};
+use crate::consume::TRY_LOCK;
 use crate::error::Failed;
 use crate::held::Held;
 use crate::row::{self, duration_ms, get, on_stale_number, retention_ms, state_number};
@@ -19,8 +20,32 @@ use crate::tx::About;
 /// Shards in which the scopes of atomic operations are counted: whoever counts holds a row until its commit.
 const SHARDS: i16 = 64;
 
-/// See the migration, which has the function: what a function does is planned once for each connection, an unnamed
-/// statement each time.
+/// Looks whether anything stands in the way: 0 nothing, 1 a record, 2 the age of the key, 3 the quota. For connections on
+/// which it is prepared, behind [`TRY_LOCK`].
+pub(crate) const LOOK: &str = "SELECT n.now,
+        CASE
+            WHEN EXISTS (SELECT FROM onefold.operations o WHERE o.id = $2) THEN 1
+            WHEN $5 <= n.now THEN 2
+            WHEN $4::bigint IS NOT NULL AND (SELECT coalesce(sum(s.live), 0) FROM onefold.scopes s WHERE s.bucket = $3)
+                >= $4::numeric THEN 3
+            ELSE 0
+        END::smallint,
+        floor(extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
+    FROM (SELECT coalesce($1, floor(extract(epoch FROM statement_timestamp()) * 1000::numeric)::bigint) AS now) n";
+/// Inserts the finished record; nothing is counted. For the same connections.
+pub(crate) const FINISH_PREPARED: &str =
+    "INSERT INTO onefold.operations (place, created_at, due_at, retention_ms, tombstone_ms, bucket, attempt, shard,
+        on_stale, fingerprint_version, id, operation, fingerprint, scope, key, owner, correlation_id, ignored, state,
+        nonce, ended_at, expires_at, resource_kind, resource_id, kept)
+    SELECT c.us << 10, c.now, c.now + $2, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, c.now,
+        c.now + $2, $18, $19, $20
+    FROM (
+        SELECT t.us, coalesce($1, t.us / 1000) AS now
+        FROM (SELECT floor(extract(epoch FROM statement_timestamp()) * 1000000::numeric)::bigint AS us) t
+    ) c
+    RETURNING created_at";
+/// The same as functions of the schema, for every other connection: what a function does is planned once for each
+/// connection, an unnamed statement each time.
 pub(crate) const ENTER: &str =
     "SELECT now, stands, blind_until FROM onefold.atomic_enter($1, $2, $3, $4, $5, $6)";
 pub(crate) const FINISH: &str =
@@ -57,22 +82,15 @@ pub(crate) async fn run(
 async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreTime, Option<i64>), Stopped> {
     let id = claim.claim.id;
     let held = store.server().for_closure().await?;
-    let params: [(&(dyn ToSql + Sync), Type); 6] = [
-        (&store.server().now(), Type::INT8),
-        (&id.as_bytes().as_slice(), Type::BYTEA),
-        (&lock(id), Type::INT8),
-        (&claim.bucket, Type::INT8),
-        (&claim.claim.live_keys_max.map(|most| i64::try_from(most).unwrap_or(i64::MAX)), Type::INT8),
-        (&claim.claim.key_expires_at.map(|end| end.0), Type::INT8),
-    ];
     crash::point("postgres.enter.before");
-    let asked = bounded(async {
-        let (open, rows) =
-            tokio::join!(biased; held.batch_execute("BEGIN"), held.query_typed(ENTER, &params));
-        open.and(rows).map_err(|error| Failed::of(&error))
-    });
-    let rows = match asked.await {
-        Ok(rows) => rows,
+    let looked = if held.prepares() {
+        bounded(look(&held, claim, store)).await
+    } else {
+        bounded(call(&held, claim, store)).await
+    };
+    crash::point("postgres.enter.after");
+    let entered = match looked {
+        Ok(entered) => entered,
         Err(failed) => {
             if !failed.ends_connection() {
                 held.roll_back().await;
@@ -80,26 +98,89 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
             return Err(failed.into());
         }
     };
-    crash::point("postgres.enter.after");
-    let Some(row) = rows.first() else { return Err(Stopped::Store(row::unreadable("no answer"))) };
-    let stands = get::<i16>(row, 1)?;
-    if stands == 4 {
+    let Some(Entered { now, stands, blind_until }) = entered else {
         held.roll_back().await;
         return Err(Stopped::busy());
+    };
+    if stands == 0 {
+        return Ok((held, now, blind_until));
     }
-    let now = StoreTime(get(row, 0)?);
-    let stands = match stands {
-        0 => return Ok((held, now, get(row, 2)?)),
-        1 => {
-            held.roll_back().await;
-            let read = found(id, store).await?;
-            return Err(Stopped::ended(Atomically::Found(Box::new(read))));
-        }
+    held.roll_back().await;
+    Err(Stopped::ended(match stands {
+        1 => Atomically::Found(Box::new(found(id, store).await?)),
         2 => Atomically::KeyTooOld { now },
         _ => Atomically::QuotaReached,
+    }))
+}
+
+/// A transaction that has the lock of its key.
+struct Entered {
+    now: StoreTime,
+    /// 0 nothing, 1 a record, 2 the age of the key, 3 the quota.
+    stands: i16,
+    /// It may not see what was committed before.
+    blind_until: Option<i64>,
+}
+
+/// By prepared statements. `None`: another attempt has the lock.
+async fn look(held: &Held, claim: &ClaimWork, store: &PostgresStore) -> Result<Option<Entered>, Failed> {
+    let claimed = &claim.claim;
+    let lock: [(&(dyn ToSql + Sync), Type); 1] = [(&lock(claimed.id), Type::INT8)];
+    let params: [(&(dyn ToSql + Sync), Type); 5] = [
+        (&store.server().now(), Type::INT8),
+        (&claimed.id.as_bytes().as_slice(), Type::BYTEA),
+        (&claim.bucket, Type::INT8),
+        (&live_keys_max(claim), Type::INT8),
+        (&claimed.key_expires_at.map(|end| end.0), Type::INT8),
+    ];
+    let asked = async {
+        let (try_lock, look) = (held.prepared(TRY_LOCK, &lock).await?, held.prepared(LOOK, &params).await?);
+        let (open, tried, rows) = tokio::join!(
+            biased;
+            held.batch_execute("BEGIN"),
+            try_lock.query(held, &lock),
+            look.query(held, &params)
+        );
+        open?;
+        Ok((tried?, rows?))
     };
-    held.roll_back().await;
-    Err(Stopped::ended(stands))
+    let (tried, rows) = asked.await.map_err(|error| Failed::of(&error))?;
+    let (Some(tried), Some(row)) = (tried.first(), rows.first()) else { return Err(unanswered()) };
+    if !get::<bool>(tried, 0)? {
+        return Ok(None);
+    }
+    let sees_all: bool = get(tried, 1)?;
+    let blind_until = if sees_all { None } else { Some(get(row, 2)?) };
+    Ok(Some(Entered { now: StoreTime(get(row, 0)?), stands: get(row, 1)?, blind_until }))
+}
+
+/// By the function of the schema. `None`: another attempt has the lock.
+async fn call(held: &Held, claim: &ClaimWork, store: &PostgresStore) -> Result<Option<Entered>, Failed> {
+    let claimed = &claim.claim;
+    let params: [(&(dyn ToSql + Sync), Type); 6] = [
+        (&store.server().now(), Type::INT8),
+        (&claimed.id.as_bytes().as_slice(), Type::BYTEA),
+        (&lock(claimed.id), Type::INT8),
+        (&claim.bucket, Type::INT8),
+        (&live_keys_max(claim), Type::INT8),
+        (&claimed.key_expires_at.map(|end| end.0), Type::INT8),
+    ];
+    let (open, rows) = tokio::join!(biased; held.batch_execute("BEGIN"), held.query_typed(ENTER, &params));
+    let rows = open.and(rows).map_err(|error| Failed::of(&error))?;
+    let Some(row) = rows.first() else { return Err(unanswered()) };
+    let stands = get(row, 1)?;
+    if stands == 4 {
+        return Ok(None);
+    }
+    Ok(Some(Entered { now: StoreTime(get(row, 0)?), stands, blind_until: get(row, 2)? }))
+}
+
+fn live_keys_max(claim: &ClaimWork) -> Option<i64> {
+    claim.claim.live_keys_max.map(|most| i64::try_from(most).unwrap_or(i64::MAX))
+}
+
+fn unanswered() -> Failed {
+    row::unreadable("no answer").into()
 }
 
 /// Above READ COMMITTED a transaction does not see what was committed while it waited for the lock. So a closure that
@@ -163,9 +244,11 @@ async fn commit(
         (&finished.form, Type::BYTEA),
     ];
     crash::point("postgres.finish.before");
+    let sql = if held.prepares() && !counted { FINISH_PREPARED } else { FINISH };
     let asked = bounded(async {
+        let statement = held.prepared(sql, &params).await.map_err(|error| Failed::of(&error))?;
         let (written, committed) =
-            in_turn(held.query_typed(FINISH, &params), held.batch_execute("COMMIT")).await;
+            in_turn(statement.query(&held, &params), held.batch_execute("COMMIT")).await;
         Ok((written, committed.unwrap_or(Ok(()))))
     });
     let asked = asked.await;

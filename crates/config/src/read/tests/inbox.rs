@@ -31,7 +31,7 @@ fn a_source_means_what_it_says() {
     let text = "[[inbox]]\nsource = \"stripe\"\nscheme = \"stripe\"\nsecrets = [\"env:WORDS\", \"env:WHSEC\"]\n\
                 tolerance = \"1m\"\nid = \"/id\"\nentity = \"/data/object/id\"\nversion = \"header:X-Version\"\n\
                 forward = { url = \"http://127.0.0.1:3000/hooks\", timeout = \"3s\", attempts = 4 }\n\
-                reply = \"forwarded\"\n";
+                max_waiting = 7\nreply = \"forwarded\"\n";
     let settings = parse(text).unwrap();
     assert!(!format!("{settings:?}").contains("hunter2"));
     let [inbox] = &settings.inbox[..] else { panic!("one source") };
@@ -45,7 +45,7 @@ fn a_source_means_what_it_says() {
     assert_eq!(inbox.verify.version, Some(Place::Header("X-Version".into())));
     let url = "http://127.0.0.1:3000/hooks".to_owned();
     assert_eq!(inbox.forward, Forward { url, timeout: Duration::from_secs(3), attempts: 4 });
-    assert_eq!(inbox.reply, Reply::Forwarded);
+    assert_eq!((inbox.reply, inbox.max_waiting), (Reply::Forwarded, 7));
 }
 
 #[test]
@@ -55,6 +55,7 @@ fn what_is_not_written_has_its_default() {
     let settings = parse(&text).unwrap();
     let inbox = &settings.inbox[0];
     assert_eq!((inbox.verify.tolerance, inbox.reply), (Inbox::TOLERANCE, Reply::Accepted));
+    assert_eq!(inbox.max_waiting, 100_000);
     assert_eq!((&inbox.verify.id, &inbox.verify.entity, &inbox.verify.version), (&None, &None, &None));
     assert_eq!((inbox.forward.timeout, inbox.forward.attempts), (Forward::TIMEOUT, Forward::ATTEMPTS));
 }

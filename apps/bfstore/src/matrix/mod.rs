@@ -1,0 +1,127 @@
+//! The matrix: the ten sources of repetition, each at each of the five effects of a checkout, while every service is
+//! killed at random. In the end every checkout has one order, one reservation, one capture, one mail and one award, in all
+//! databases and outside.
+//!
+//! The seed deals the sources and the deaths. Which request is on its way when a service dies is left to the machine.
+
+mod again;
+mod deaths;
+mod ledger;
+mod plan;
+mod shoppers;
+mod table;
+mod traffic;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::stage::{Set, Stage};
+use crate::story::shopper::Shopper;
+use crate::story::{Books, Ledgers};
+use again::Reach;
+use deaths::{Deaths, Reaper, Reaps};
+use ledger::Ledger;
+use plan::{Effect, Source};
+pub use table::Outcome;
+use traffic::Traffic;
+
+/// With fewer there is not one for each source.
+pub const CHECKOUTS_MIN: usize = Source::ALL.len();
+/// Everything has come to rest by then: so long in any case, and so much longer for each checkout.
+const REST_WITHIN: Duration = Duration::from_secs(180);
+const REST_WITHIN_EACH: Duration = Duration::from_secs(1);
+/// How often it is looked whether it has.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Lamps in stock beside those that are sold.
+const LAMPS_LEFT: usize = 100;
+
+/// What is to be played.
+#[derive(Clone, Copy, Debug)]
+pub struct Matrix {
+    /// How many, at least [`CHECKOUTS_MIN`].
+    pub checkouts: usize,
+    /// Deals the sources and the deaths.
+    pub seed: u64,
+}
+
+impl Matrix {
+    /// Plays it on a stage of its own in this folder.
+    pub async fn run(self, binary: &Path, folder: &Path) -> anyhow::Result<Outcome> {
+        let Matrix { checkouts, seed } = self;
+        ensure!(checkouts >= CHECKOUTS_MIN, "there are {CHECKOUTS_MIN} sources: play with more checkouts");
+        let begun = Instant::now();
+        let until = begun + REST_WITHIN + REST_WITHIN_EACH * u32::try_from(checkouts)?;
+        let plans = plan::deal(checkouts, seed);
+        let deaths = Arc::new(Deaths::new());
+        let (later, asked) = mpsc::channel(checkouts * Effect::ALL.len());
+        let traffic = Arc::new(Traffic::new(folder.to_owned(), plans.clone(), deaths.clone(), later));
+        let set = Set { balance: Some(traffic.clone()), ..Set::default() };
+        let stage = Stage::start_set(binary, folder, set).await?;
+        let ledgers = Ledgers::of(&stage).await?;
+        Books::restock(folder, checkouts + LAMPS_LEFT)?;
+
+        let reach = Reach::by(|service| stage.url(service), |sender| stage.secret(sender))?;
+        let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
+        let (reap, reaps) = watch::channel(Reaps::AtRandom);
+        let (rest, at_rest) = watch::channel(false);
+        let mut beside = JoinSet::new();
+        beside.spawn(again::run(asked, traffic.clone(), reach, at_rest));
+        let reaper = Reaper::new(stage, deaths.clone(), StdRng::seed_from_u64(seed));
+        let mut reaping = tokio::spawn(reaper.run(reaps));
+        let playing = async {
+            let presses = shoppers::all(&plans, &shopper, &traffic, until).await?;
+            reap.send_replace(Reaps::WhatMust);
+            while !deaths.are_enough() && Instant::now() < until {
+                sleep(LOOK_EVERY).await;
+            }
+            self::rest(&ledgers, &traffic, false, until).await?;
+            reap.send_replace(Reaps::Nothing);
+            anyhow::Ok(presses)
+        };
+        let presses = tokio::select! {
+            played = playing => played?,
+            failed = &mut reaping => bail!("a service cannot be started again: {:?}", failed?.err()),
+        };
+        let stage = reaping.await??;
+        // Only now is sent again what was given up.
+        rest.send_replace(true);
+        let dead_letters = again::recover_dead_letters(folder).await?;
+        self::rest(&ledgers, &traffic, true, until).await?;
+
+        let happened = shopper.happened().await?;
+        let books = Books::read(&ledgers, &happened).await?;
+        for mail in happened.mails.iter().filter(|mail| traffic.is_looked_up(&mail.message_id)) {
+            let of = mail.to.first().and_then(|to| traffic::checkout_of(to.strip_suffix("@example.org")?));
+            let looked_up = of.filter(|of| plans[*of].source(Effect::Notification) == Source::Reconciliation);
+            looked_up.into_iter().for_each(|checkout| traffic.struck(checkout, Effect::Notification));
+        }
+        stage.end().await;
+        let ledger = Ledger::read(&books, &happened, checkouts, checkouts + LAMPS_LEFT);
+        Ok(Outcome::of(
+            &plans,
+            &traffic,
+            ledger,
+            table::Totals { presses, dead_letters, deaths: deaths.counts(), books, took: begun.elapsed() },
+        ))
+    }
+}
+
+/// Waits until nothing is on its way any more.
+async fn rest(ledgers: &Ledgers, traffic: &Traffic, recovered: bool, until: Instant) -> anyhow::Result<()> {
+    while traffic.on_its_way(recovered) > 0 || !Books::settled(ledgers).await? {
+        if Instant::now() > until {
+            let on_its_way = traffic.on_its_way(recovered);
+            bail!("it does not come to rest; {on_its_way} are still to be asked for; the files tell why");
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    Ok(())
+}

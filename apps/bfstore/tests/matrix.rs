@@ -1,0 +1,23 @@
+//! Every source of repetition at every effect, while every service is killed at random, in small: each checkout has one
+//! of everything in the end.
+
+use std::path::Path;
+
+use bfstore::matrix::Matrix;
+
+const CHECKOUTS: usize = 50;
+
+#[tokio::test]
+async fn fifty_checkouts_have_one_effect_each_whatever_repeats_and_whoever_dies() {
+    let seed = rand::random();
+    let folder = tempfile::tempdir().unwrap();
+    let matrix = Matrix { checkouts: CHECKOUTS, seed };
+    let outcome = matrix.run(Path::new(env!("CARGO_BIN_EXE_bfstore")), folder.path()).await;
+    // What the services had to say is the only trace of what went wrong.
+    let outcome = match outcome {
+        Ok(outcome) if outcome.faults.is_empty() => return println!("seed {seed}\n{outcome}"),
+        Ok(outcome) => outcome.to_string(),
+        Err(error) => format!("{error:#}"),
+    };
+    panic!("seed {seed}\n{outcome}\nthe files are in {}", folder.keep().display());
+}
