@@ -59,7 +59,7 @@ pub(super) const AN_EXPIRED_KEY: Chapter = Chapter {
 };
 
 /// Long enough to buy something, short enough to wait for its end. Seconds.
-const RETENTION: &str = "--retention=4";
+const RETENTION: &str = "--retention=8";
 /// What the sweeper leaves in the end, when the tombstone's time is over as well.
 const FORGET: Query = Query {
     sqlite: "

@@ -156,7 +156,7 @@ outside.captures: 1 2900 under its own key
 outside.mails: ann@example.org: Your order 1
 ";
 /// Long enough to handle a message in, short enough to wait for its end. Seconds.
-const RETENTION: &str = "--retention=4";
+const RETENTION: &str = "--retention=8";
 const PRICE: &str = "SELECT cents, version FROM prices WHERE product = 'lamp'";
 
 pub(super) async fn bug(play: &mut Play) -> anyhow::Result<()> {
