@@ -237,7 +237,9 @@ impl<S: MessageStore + 'static> Shop<S> {
         let store = self.engine.store();
         let (destination, lease) = (DESTINATION.to_owned(), Duration::from_secs(60));
         let begun = Instant::now();
-        let taken = store.take(Take { destination, limit, lease, if_lost: IfLost::SendAgain }).await?;
+        let taken = store
+            .take(Take { destination, limit, bytes: u64::MAX, lease, if_lost: IfLost::SendAgain })
+            .await?;
         let took = begun.elapsed();
         if taken.is_empty() {
             return Ok(Duration::ZERO);
@@ -280,7 +282,10 @@ impl<S: MessageStore + 'static> Shop<S> {
             ("delivery", named("delivery/p99_ms", &p99).with(goal)),
         ] {
             let empty = String::new;
-            report.row(vec![self.name.into(), what.into(), empty(), empty(), figure.shown(), empty()], [figure]);
+            report.row(
+                vec![self.name.into(), what.into(), empty(), empty(), figure.shown(), empty()],
+                [figure],
+            );
         }
         match messages.nats {
             Some(_) => {
@@ -387,6 +392,7 @@ fn mark<S: ConsumeStore>(order: &Order, store: &S) -> Result<Mark> {
         retention: Retention::Forever,
         too_old_at: None,
         body: None,
+        versioned: None,
     })
 }
 
