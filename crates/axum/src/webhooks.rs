@@ -120,13 +120,17 @@ impl<S: ConsumeStore + 'static> Webhooks<S> {
         let mut verifier = self.source.verifier(&headers, now_s).map_err(refused)?;
         let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
         let mut bytes = Vec::new();
-        self.fits(said.unwrap_or(0))?;
+        if said.is_some_and(|said: usize| said > self.bytes_max) {
+            return Err(self.too_long());
+        }
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|_| {
                 ProblemDocument::new(Problem::RequestInvalid, "the delivery was cut; nothing was noted")
             })?;
             let Some(part) = frame.data_ref() else { continue };
-            self.fits(bytes.len() + part.len())?;
+            if bytes.len() + part.len() > self.bytes_max {
+                return Err(self.too_long());
+            }
             verifier.update(part);
             bytes.extend_from_slice(part);
         }
@@ -145,12 +149,9 @@ impl<S: ConsumeStore + 'static> Webhooks<S> {
         Ok((Inbound { source, id: Some(said.id), ordering_key, headers, body: bytes }, told))
     }
 
-    fn fits(&self, bytes: usize) -> Result<(), ProblemDocument> {
-        if bytes <= self.bytes_max {
-            return Ok(());
-        }
+    fn too_long(&self) -> ProblemDocument {
         let detail = format!("a delivery has at most {} bytes", self.bytes_max);
-        Err(ProblemDocument::new(Problem::RequestTooLarge, detail))
+        ProblemDocument::new(Problem::RequestTooLarge, detail)
     }
 }
 
