@@ -70,6 +70,7 @@ async fn b26_waiter_is_woken_by_the_end_of_the_attempt_and_busy_is_told_at_once(
     wait::pass_time(Duration::from_millis(300), "the second request is to be waiting").await;
     assert!(!second.is_finished(), "answered while the first one runs");
     gate.open();
+    // clock: how soon a test's waiter is woken
     let opened = Instant::now();
     let first = first.await.unwrap();
     assert_fresh(&first, 1);
