@@ -176,9 +176,10 @@ async fn new_connection_on_which_nobody_answers_is_given_up() {
             \xff\xff\xff\xff\0\0D\0\0\0\x0d\0\x01\0\0\0\x03offC\0\0\0\x09SHOW\0Z\0\0\0\x05I";
         let mut clients = Vec::new();
         while let Ok((mut client, _)) = listener.accept().await {
-            client.read(&mut [0; 1024]).await.expect("it introduces itself");
+            let introduced = client.read(&mut [0; 1024]).await.expect("it introduces itself");
             client.write_all(WELCOME).await.expect("it listens");
-            client.read(&mut [0; 1024]).await.expect("it asks");
+            let asked = client.read(&mut [0; 1024]).await.expect("it asks");
+            assert!(introduced > 0 && asked > 0, "it is there");
             client.write_all(WRITABLE).await.expect("it listens");
             clients.push(client);
         }
