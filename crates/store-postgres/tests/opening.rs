@@ -7,8 +7,12 @@ use onefold_core::FingerprintBuilder;
 use onefold_store::{Gravity, OperationStore, StoreError};
 use onefold_store_postgres::{Address, OpenError, Options, PostgresStore, SCHEMA_VERSION};
 use onefold_testkit::postgres::{Database, Isolation, PostgresServer};
+use onefold_testkit::wait::DEADLINE;
 use onefold_testkit::{TestDirectory, pgbouncer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 const WHAT: &str = "opening stores on PostgreSQL";
 
@@ -157,4 +161,29 @@ async fn connections_are_encrypted_and_verified_as_the_address_says() {
         let refused = open_with(&url(host, query), Options::default()).await;
         assert!(matches!(refused, Err(OpenError::Unreachable(_))), "{host} {query}: another's certificate");
     }
+}
+
+/// So a pooler seems that lets clients in and has no server for them.
+#[tokio::test]
+async fn new_connection_on_which_nobody_answers_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("postgres://shop@{}/shop?sslmode=disable", listener.local_addr().expect("an address"));
+    tokio::spawn(async move {
+        // It is authenticated; the number of the process and its secret; ready for a query.
+        const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x07\0\0\0\x09Z\0\0\0\x05I";
+        // The driver's own question, whether one may write here: a column, its value, done, ready.
+        const WRITABLE: &[u8] = b"T\0\0\0\x2e\0\x01transaction_read_only\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\
+            \xff\xff\xff\xff\0\0D\0\0\0\x0d\0\x01\0\0\0\x03offC\0\0\0\x09SHOW\0Z\0\0\0\x05I";
+        let mut clients = Vec::new();
+        while let Ok((mut client, _)) = listener.accept().await {
+            client.read(&mut [0; 1024]).await.expect("it introduces itself");
+            client.write_all(WELCOME).await.expect("it listens");
+            client.read(&mut [0; 1024]).await.expect("it asks");
+            client.write_all(WRITABLE).await.expect("it listens");
+            clients.push(client);
+        }
+    });
+    let opened = timeout(DEADLINE, open_with(&url, Options::default())).await;
+    let refused = opened.expect("the wait has an end").err().expect("nobody is there").to_string();
+    assert!(refused.contains("does not answer on a new connection"), "{refused}");
 }

@@ -13,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Stat
 use crate::batch::Batch;
 use crate::closure::About;
 use crate::fence::Fence;
-use crate::outbox::{self, Outgoing};
+use crate::outgoing::{self, Outgoing};
 
 const EFFECT: &str =
     "INSERT INTO onefold_effects (key, operation, at) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
@@ -228,7 +228,7 @@ impl<'t> SqliteTx<'t> {
         self.fence.lifted(|| {
             let made = outgoing.make(cause, seq, self.now, connection);
             // A closure may go on after an error.
-            if made.is_err() && outbox::take_back(seq, connection).is_err() {
+            if made.is_err() && outgoing::take_back(seq, connection).is_err() {
                 self.is_broken = true;
             }
             let made = made?;

@@ -138,7 +138,7 @@ async fn messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other(s
     for n in 0..5 {
         outbox.becomes(&format!("long{n}"), OutboxState::Delivered).await;
     }
-    assert_eq!(relay.stop(Duration::from_secs(10)).await, 0);
+    assert_eq!(relay.stop(GRACE).await, 0);
 }
 
 async fn b96_slow_destination_holds_up_nobody_else(store: &Store) {
