@@ -23,11 +23,18 @@
 //! ```
 //!
 //! What both take is yours to write: parameters as `$1`, columns as `BIGINT`, `TEXT`, `BOOLEAN`, `DOUBLE PRECISION` or bytes,
-//! `ON CONFLICT`, `RETURNING` in a query. What is read of another type is cast (`CAST(sum(points) AS BIGINT)`).
+//! `ON CONFLICT`, `RETURNING` in a query. What is read of another type is cast, to `BIGINT`, `TEXT` or `DOUBLE PRECISION`:
+//! SQLite knows no others.
 //!
 //! A closure is async on both. On SQLite it runs on the writer's thread, where it must be short and may wait for nothing
-//! but its transaction: one that waits for anything else is stopped and undone. Everything else is as each database
-//! has it: [`Onefold::atomic`](crate::Onefold) of SQLite, and of [`postgres`](crate::postgres).
+//! but its transaction: one that waits for anything else is stopped and undone, and there is no tokio runtime for a timer.
+//!
+//! **Isolation** is the database's. SQLite runs closures one after the other; PostgreSQL runs them side by side, at READ
+//! COMMITTED unless `default_transaction_isolation` says otherwise. A number that was queried may be another's to change
+//! until it is written, so decide in the statement (`UPDATE … SET available = available - $2 WHERE available >= $2`), or
+//! take the row before it is read (`UPDATE … SET available = available … RETURNING available`): both are exact on both.
+//! Everything else is as each database has it: [`Onefold::atomic`](crate::Onefold) of SQLite, and of
+//! [`postgres`](crate::postgres).
 
 mod beside;
 mod desk;
