@@ -1,9 +1,9 @@
 //! A method whose rows and record are in a PostgreSQL database, or in either.
 
 use onefold::any::AnyTx;
+use onefold::grpc::{Protection, REPLAYED, Whose};
 use onefold::postgres::PostgresTx;
 use onefold::{Onefold, Operation, Verdict};
-use onefold_grpc::{Protection, REPLAYED, Whose};
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::{Store, on_each_store};
 use prost::Message;

@@ -13,6 +13,8 @@ pub const ORDERING_KEY: &str = "onefold-ordering-key";
 pub const CAUSATION_ID: &str = "onefold-causation-id";
 /// W3C trace context.
 pub const TRACEPARENT: &str = "traceparent";
+/// The version of what the ordering key names, where the inbox compares versions: with what it keeps of a message.
+pub const VERSION: &str = "onefold-version";
 /// The media type of the body.
 pub const CONTENT_TYPE: &str = "content-type";
 

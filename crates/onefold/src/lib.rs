@@ -67,6 +67,7 @@
 //! | `client` | `client` | the caller's side: keys, kept intentions, retries; with `grpc` connections of tonic (`grpc::client`) |
 //! | `webhooks` | `webhooks` | signatures checked and made, and signed webhooks as a destination of the relay |
 //! | `mail` | `mail` | a destination of the relay |
+//! | `metrics` | | the caller's numbers in a registry of prometheus-client: `client::Destinations::register` |
 //! | `nats`, `rabbitmq`, `kafka` | the same names | destinations of the relay, and consumers |
 
 #[cfg(feature = "axum")]

@@ -12,8 +12,8 @@ use onefold_core::{
 };
 use onefold_store::clock::ManualClock;
 use onefold_store::{
-    ConsumeStore, Consumed, Ended, Failure, IfLost, Mark, OutboxStore, Redrive, Redriving, Sent, Settlement,
-    Take, Taken, Versioned,
+    ConsumeStore, Consumed, Ended, Failure, IfLost, Mark, OperationStore, OutboxStore, Redrive, Redriving,
+    Sent, Settlement, Take, Taken, Versioned,
 };
 use parking_lot::Mutex;
 
@@ -124,7 +124,7 @@ impl<S: ConsumeStore + OutboxStore> Messages<S> {
 
     /// What is given to a relay.
     pub async fn take(&self, if_lost: IfLost) -> Vec<Taken> {
-        let take = Take { destination: "shop".into(), limit: 10, lease: SENDING, if_lost };
+        let take = Take { destination: "shop".into(), limit: 10, bytes: u64::MAX, lease: SENDING, if_lost };
         self.store.take(take).await.expect("the store works")
     }
 
@@ -159,18 +159,7 @@ impl<S: ConsumeStore + OutboxStore> Messages<S> {
 
     /// A mark for this message.
     pub fn mark(&self, message: &str, round: u32, handler: &str) -> Mark {
-        let message = key(message);
-        let identity = MessageIdentity { consumer: "loyalty".into(), source: "shop".into(), message };
-        Mark {
-            id: identity.id(self.store.identity_key()),
-            round,
-            identity,
-            handler: handler.into(),
-            fingerprint: fingerprint("a"),
-            retention: Retention::For(DAY),
-            too_old_at: None,
-            body: None,
-        }
+        mark_under(&*self.store, message, round, handler)
     }
 
     /// Accepts a message that brings these about.
@@ -182,7 +171,7 @@ impl<S: ConsumeStore + OutboxStore> Messages<S> {
     pub async fn accept_version(&self, mark: &Mark, version: Option<i64>, messages: &[&str]) -> Consumed {
         let versioned = version.map(|version| Versioned { entity: ENTITY.into(), version });
         let messages = messages.iter().map(|id| message(id, None)).collect();
-        self.store.accept(mark.clone(), versioned, messages).await.expect("the store works")
+        self.store.accept(Mark { versioned, ..mark.clone() }, messages).await.expect("the store works")
     }
 
     /// Notes a failure.
@@ -227,6 +216,23 @@ impl<S: ConsumeStore + OutboxStore> Messages<S> {
     /// The committed rows of the business.
     pub async fn rows(&self) -> Vec<String> {
         (self.rows)().await
+    }
+}
+
+/// A mark for this message in this store.
+pub fn mark_under(store: &impl OperationStore, message: &str, round: u32, handler: &str) -> Mark {
+    let identity =
+        MessageIdentity { consumer: "loyalty".into(), source: "shop".into(), message: key(message) };
+    Mark {
+        id: identity.id(store.identity_key()),
+        round,
+        identity,
+        handler: handler.into(),
+        fingerprint: fingerprint("a"),
+        retention: Retention::For(DAY),
+        too_old_at: None,
+        body: None,
+        versioned: None,
     }
 }
 

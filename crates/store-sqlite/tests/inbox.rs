@@ -73,16 +73,21 @@ impl Inbox {
             retention: Retention::For(DAY),
             too_old_at: None,
             body: None,
+            versioned: None,
         }
     }
 
     async fn accept(&self, mark: &Mark, messages: &[&str]) -> Consumed {
         let messages = messages.iter().map(|id| outgoing(id)).collect();
-        self.store.accept(mark.clone(), None, messages).await.unwrap()
+        self.store.accept(mark.clone(), messages).await.unwrap()
     }
 
     async fn accept_version(&self, mark: &Mark, version: Option<Versioned>, message: &str) -> InboxState {
-        let accepted = self.store.accept(mark.clone(), version, vec![outgoing(message)]).await.unwrap();
+        let accepted = self
+            .store
+            .accept(Mark { versioned: version, ..mark.clone() }, vec![outgoing(message)])
+            .await
+            .unwrap();
         let Consumed::Done { state, .. } = accepted else { panic!("{accepted:?}") };
         state
     }
@@ -154,7 +159,8 @@ async fn messages_that_cannot_be_made_leave_no_mark() {
     connection.execute_batch(refuse).unwrap();
     let mark = i.mark("evt-1", 0, "41");
     let messages = vec![outgoing("m-1"), outgoing("m-2")];
-    let accepted = i.beside_another(i.store.accept(mark.clone(), version(1), messages)).await;
+    let accepted =
+        i.beside_another(i.store.accept(Mark { versioned: version(1), ..mark.clone() }, messages)).await;
     assert!(matches!(accepted, Err(StoreError::Refused(_))), "{accepted:?}");
     assert!(i.store.entries(mark.id).await.unwrap().is_empty());
     assert!(!i.made("m-1").await);

@@ -126,11 +126,7 @@ impl Matrix {
 
 /// Waits until nothing is on its way any more.
 async fn rest(ledgers: &Ledgers, traffic: &Traffic, recovered: bool, until: Instant) -> anyhow::Result<()> {
-    let settled = async || {
-        let all_asked = traffic.on_its_way(recovered) == 0;
-        anyhow::Ok(all_asked && Books::settled(ledgers).await? && Books::handled(ledgers).await?)
-    };
-    while !settled().await? {
+    while traffic.on_its_way(recovered) > 0 || !Books::settled(ledgers).await? {
         if Instant::now() > until {
             let on_its_way = traffic.on_its_way(recovered);
             bail!("it does not come to rest; {on_its_way} are still to be asked for; the files tell why");

@@ -240,7 +240,8 @@ impl Stage {
     async fn start_service(&mut self, name: &str, listen: SocketAddr) -> anyhow::Result<SocketAddr> {
         let Settings { database, events, place, peers, .. } = self.settings(name, listen)?;
         let mut events = events.text().to_owned();
-        if let (Some(mut broker), Some(line)) = (self.set.ground.events.broker()?, self.lines.get(name)) {
+        let line = self.lines.get(name).filter(|_| consumes(name));
+        if let (Some(mut broker), Some(line)) = (self.set.ground.events.broker()?, line) {
             broker.set_host(Some("127.0.0.1"))?;
             broker.set_port(Some(line.address().port())).map_err(|()| anyhow!("a broker has a port"))?;
             events = broker.into();
@@ -260,7 +261,7 @@ impl Stage {
     /// The broker from which it gets events.
     async fn broker_of(&self, name: &str) -> anyhow::Result<Option<SocketAddr>> {
         let Some(broker) = self.set.ground.events.broker()? else { return Ok(None) };
-        if !RECEIVERS.iter().any(|(sender, receiver)| *receiver == name && *sender != "catalogue") {
+        if !consumes(name) {
             return Ok(None);
         }
         let host = (
@@ -280,4 +281,9 @@ impl Stage {
             log: self.folder.join(format!("{name}.log")),
         })
     }
+}
+
+/// Whether it gets events of other services.
+fn consumes(name: &str) -> bool {
+    RECEIVERS.iter().any(|(sender, receiver)| *receiver == name && NAMES.contains(sender))
 }

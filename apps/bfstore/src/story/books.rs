@@ -190,8 +190,14 @@ impl Books {
         Ok(books)
     }
 
-    /// Whether nothing is on its way any more.
+    /// Whether nothing is on its way any more, in the databases or at a broker.
     pub async fn settled(ledgers: &Ledgers) -> anyhow::Result<bool> {
+        // In this order: what is handled in between may leave a mail on its way.
+        Ok(Books::left(ledgers).await? && Books::handled(ledgers).await? && Books::left(ledgers).await?)
+    }
+
+    /// Whether everything has left the databases.
+    async fn left(ledgers: &Ledgers) -> anyhow::Result<bool> {
         let mut open = ledgers.count("order", ORDERS_OPEN).await?;
         for name in NAMES {
             open += ledgers.counted(name, OPEN).await?;
@@ -201,7 +207,7 @@ impl Books {
 
     /// Whether the receivers are done with every event that a broker has taken for them. Where there is no broker, who
     /// takes an event is done with it.
-    pub async fn handled(ledgers: &Ledgers) -> anyhow::Result<bool> {
+    async fn handled(ledgers: &Ledgers) -> anyhow::Result<bool> {
         for (sender, receiver) in RECEIVERS.iter().filter(|(sender, _)| NAMES.contains(sender)) {
             let (taken, done) = (ledgers.ask(sender, TAKEN).await?, ledgers.ask(receiver, DONE).await?);
             let done = of(&done, sender);

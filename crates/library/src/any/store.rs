@@ -12,7 +12,7 @@ use onefold_store::{
     Entry, Failure, FinishedStep, Hint, InboxPage, InboxQuery, InboxStore, InboxSurvey, KeptMessage, Mark,
     NewPermit, OperationStore, OutboxPage, OutboxQuery, OutboxStore, OutboxSurvey, Page, ProbeTurn, Query,
     Read, Redriving, Settlement, StepPut, StepStore, StoreError, Survey, Swept, Take, TakeProbes, Taken,
-    Versioned, WriteStore, Written,
+    WriteStore, Written,
 };
 use onefold_store_postgres::{Ending, PostgresStore};
 use onefold_store_sqlite::SqliteStore;
@@ -162,13 +162,8 @@ impl StepStore for AnyStore {
 
 #[async_trait]
 impl InboxStore for AnyStore {
-    async fn accept(
-        &self,
-        mark: Mark,
-        versioned: Option<Versioned>,
-        messages: Vec<Message>,
-    ) -> Result<Consumed, StoreError> {
-        ask!(self, store => store.accept(mark, versioned, messages).await)
+    async fn accept(&self, mark: Mark, messages: Vec<Message>) -> Result<Consumed, StoreError> {
+        ask!(self, store => store.accept(mark, messages).await)
     }
 
     async fn entries(&self, id: OperationId) -> Result<Vec<InboxEntry>, StoreError> {

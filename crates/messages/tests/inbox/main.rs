@@ -1,7 +1,8 @@
-//! Consumers over an inbox on SQLite.
+//! Consumers over an inbox, on each kind of store.
 
 mod again;
 mod deliveries;
 mod parked;
 mod redriving;
+mod restored;
 mod rig;
