@@ -5,20 +5,19 @@
 use std::path::Path;
 use std::time::Duration;
 
+use fantoccini::actions::{InputSource, MOUSE_BUTTON_LEFT, MouseActions, PointerAction};
+use fantoccini::elements::Element;
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
 use bfstore::stage::{Lines, Stage};
 use bfstore::story::Ledgers;
-use onefold::client::once_client;
 use onefold_testkit::{Browser, TestDirectory, wait};
-use thirtyfour::prelude::*;
-
-/// How long the browser has to do what it is told.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// A shop with its page open.
 struct Visit {
     stage: Stage,
     ledgers: Ledgers,
-    page: WebDriver,
+    page: Client,
     /// Dropped after the session has ended.
     _browser: Browser,
     directory: TestDirectory,
@@ -31,22 +30,21 @@ impl Visit {
         let binary = Path::new(env!("CARGO_BIN_EXE_bfstore"));
         let stage = Stage::start(binary, directory.path(), Lines::CanLose).await.unwrap();
         let ledgers = Ledgers::of(&stage).await.unwrap();
-        let http = once_client(|ours| ours.timeout(ANSWER_MAX)).unwrap();
-        let capabilities = Capabilities::from(browser.capabilities());
-        let page = WebDriver::builder(browser.url(), capabilities).client(http).connect().await.unwrap();
+        let mut session = ClientBuilder::new(HttpConnector::new());
+        let page = session.capabilities(browser.capabilities()).connect(browser.url()).await.unwrap();
         page.set_window_rect(0, 0, 800, 900).await.unwrap();
         page.goto(stage.url("storefront")).await.unwrap();
         Some(Visit { stage, ledgers, page, _browser: browser, directory })
     }
 
-    async fn button(&self) -> WebElement {
-        self.page.find(By::Id("buy")).await.unwrap()
+    async fn button(&self) -> Element {
+        self.page.find(Locator::Id("buy")).await.unwrap()
     }
 
     /// Waits until the page says this of the order.
     async fn says(&self, what: &str) {
         wait::until_within(Duration::from_secs(30), what, async || {
-            let Ok(order) = self.page.find(By::Id("order")).await else { return false };
+            let Ok(order) = self.page.find(Locator::Id("order")).await else { return false };
             order.text().await.is_ok_and(|text| text.contains(what))
         })
         .await;
@@ -59,11 +57,11 @@ impl Visit {
 
     async fn screenshot(&self, name: &str) {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("storefront-{name}.png"));
-        self.page.screenshot(&file).await.unwrap();
+        std::fs::write(file, self.page.screenshot().await.unwrap()).unwrap();
     }
 
     async fn end(self) {
-        self.page.quit().await.unwrap();
+        self.page.close().await.unwrap();
         self.stage.end().await;
         drop(self.directory);
     }
@@ -75,8 +73,12 @@ const ONE: [&str; 1] = ["1 ann lamp 1 2500 confirmed"];
 async fn double_click_is_one_order() {
     let Some(visit) = Visit::begin("a double click in a browser").await else { return };
     visit.screenshot("1-opened").await;
-    let twice = visit.page.action_chain().double_click_element(&visit.button().await);
-    twice.perform().await.unwrap();
+    let there = PointerAction::MoveToElement { element: visit.button().await, duration: None, x: 0.0, y: 0.0 };
+    let down = PointerAction::Down { button: MOUSE_BUTTON_LEFT };
+    let up = PointerAction::Up { button: MOUSE_BUTTON_LEFT };
+    let mouse = MouseActions::new("mouse".into()).then(there);
+    let twice = mouse.then(down.clone()).then(up.clone()).then(down).then(up);
+    visit.page.perform_actions(twice).await.unwrap();
     visit.says("Order 1: confirmed").await;
     visit.screenshot("2-confirmed").await;
     assert_eq!(visit.orders().await, ONE);
@@ -89,7 +91,7 @@ async fn checkout_that_is_come_back_to_by_the_back_button_is_the_same_order() {
     let first = visit.page.current_url().await.unwrap();
     visit.button().await.click().await.unwrap();
     visit.says("Order 1: confirmed").await;
-    visit.page.find(By::Id("another")).await.unwrap().click().await.unwrap();
+    visit.page.find(Locator::Id("another")).await.unwrap().click().await.unwrap();
     let url = async || visit.page.current_url().await.is_ok_and(|url| url != first);
     wait::until_within(Duration::from_secs(30), "another checkout is begun", url).await;
 

@@ -1,5 +1,5 @@
-//! Atomic mode of a method over a PostgreSQL database (feature `postgres`). The other modes are the same on every
-//! store.
+//! Atomic mode of a method with async closures (feature `postgres`): over a PostgreSQL database, or over
+//! [either database](onefold_library::any). The other modes are the same on every store.
 //!
 //! ```no_run
 //! # #[derive(Clone, PartialEq, prost::Message)]
@@ -24,8 +24,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use onefold_library::any::AnyStore;
 use onefold_library::companion::Settled;
-use onefold_library::postgres::{PostgresStore, PostgresTx, Writes};
+use onefold_library::postgres::{AsyncStore, PostgresStore, PostgresTx, Writes};
 use onefold_library::{BoxError, CallError, Verdict};
 use prost::Message;
 use tonic::{Request, Response, Status};
@@ -51,7 +52,13 @@ where
     type Running = Running;
 }
 
-impl<M> Admitted<M, PostgresStore>
+/// The stores whose closures are async.
+pub trait Async: AsyncStore {}
+
+impl Async for PostgresStore {}
+impl Async for AnyStore {}
+
+impl<M, S: Async> Admitted<M, S>
 where
     M: Clone + Send + 'static,
 {
@@ -59,25 +66,25 @@ where
     pub async fn atomic<R, F>(self, work: F) -> Result<Response<R>, Status>
     where
         R: Message + Default,
-        F: for<'a> Work<'a, M, R> + Clone + Send + 'static,
+        F: for<'a> Work<'a, M, R, S::Tx> + Clone + Send + 'static,
     {
         let message = self.message;
-        let done = self.onefold.atomic(self.call, async move |tx: &mut PostgresTx| {
+        let done = self.onefold.atomic(self.call, async move |tx: &mut S::Tx| {
             kept(work(tx, message).await, Speaks::ForTheOperation)
         });
         answered(done.await)
     }
 }
 
-impl Protection<PostgresStore> {
+impl<S: Async> Protection<S> {
     /// Registers what is written in the commit that settles a call of this method as answered or as refused, whoever
     /// settles it: see `Onefold::companion`, of which all is true here.
     pub async fn companion<R, F>(&self, write: F) -> Result<(), CallError>
     where
         R: Message + Default,
-        F: for<'a> Writes<'a, Result<R, Status>> + Clone + Send + Sync + 'static,
+        F: for<'a> Writes<'a, Result<R, Status>, S::Tx> + Clone + Send + Sync + 'static,
     {
-        let write = async move |tx: &mut PostgresTx, settled: Arc<Settled<Kept>>| {
+        let write = async move |tx: &mut S::Tx, settled: Arc<Settled<Kept>>| {
             let settled = Arc::new(settling::answered(&settled)?);
             write(tx, settled).await
         };
@@ -86,16 +93,16 @@ impl Protection<PostgresStore> {
 
     /// Performs the call in one transaction: what the closure writes and the record of its answer are committed
     /// together or not at all. The closure may run again when the database asks for it, each time as a clone with the
-    /// message.
+    /// message; over SQLite it may wait for nothing but its transaction.
     ///
     /// An error that is a [`Status`] and refuses for good by the table of [`meanings`](crate::meanings) is
-    /// remembered; any other error undoes everything and frees the key. Cancellation: the call runs on, and the same
-    /// call made again says how it ended.
+    /// remembered; any other error undoes everything and frees the key. Cancellation: the same call made again says how
+    /// it ended.
     pub async fn atomic<M, R, F>(&self, request: Request<M>, work: F) -> Result<Response<R>, Status>
     where
         M: Message + Clone + 'static,
         R: Message + Default,
-        F: for<'a> Work<'a, M, R> + Clone + Send + 'static,
+        F: for<'a> Work<'a, M, R, S::Tx> + Clone + Send + 'static,
     {
         self.admit(request)?.atomic(work).await
     }

@@ -1,12 +1,14 @@
-//! A method whose rows and record are in a PostgreSQL database.
+//! A method whose rows and record are in a PostgreSQL database, or in either.
 
 use std::sync::Arc;
 
+use onefold::any::AnyTx;
 use onefold::companion::Settled;
 use onefold::grpc::{OPERATION, OUTCOME, Protection, REJECTED, REPLAYED, Whose};
 use onefold::postgres::PostgresTx;
 use onefold::{ActError, Onefold, Operation, OperationId, Settlement, State, Verdict};
 use onefold_testkit::postgres::{Database, Isolation};
+use onefold_testkit::{Store, on_each_store};
 use prost::Message;
 use tonic::{Code, Request, Response, Status};
 
@@ -111,3 +113,29 @@ async fn what_is_written_with_an_answer_is_written_whoever_settles_the_call() {
     assert_eq!(again.metadata().get(REPLAYED).unwrap(), "true");
     assert_eq!(again.into_inner(), Order { number: 3 });
 }
+
+async fn body_over_either_database_is_performed_once_and_its_error_frees_the_key(store: &Store) {
+    let onefold = Onefold::any(store.url()).await.unwrap();
+    onefold.execute("CREATE TABLE orders (number BIGINT PRIMARY KEY, sku TEXT)", &[]).await.unwrap();
+    let operation = Operation::new("PlaceOrder", "one order row for each key");
+    let place = Protection::new(&onefold, operation, "/shop.v1.Orders/Place", Whose::credential());
+    let ask = async |number: i64| -> Result<Response<Order>, Status> {
+        let placed = place.atomic(request("lamp"), async move |tx: &mut AnyTx, checkout: Checkout| {
+            tx.execute("INSERT INTO orders VALUES ($1, $2)", &[&number, &checkout.sku]).await?;
+            if number < 0 {
+                return Err(Status::internal("the shop is closed").into());
+            }
+            Ok(Verdict::succeeded(Order { number }))
+        });
+        placed.await
+    };
+    assert!(ask(-1).await.is_err(), "it is undone");
+    let first = ask(1).await.unwrap();
+    let again = ask(2).await.unwrap();
+    assert_eq!(again.metadata().get(REPLAYED).unwrap(), "true");
+    assert_eq!(again.into_inner(), first.into_inner());
+    let rows = onefold.query("SELECT number FROM orders", &[]).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.get(0).unwrap()).collect::<Vec<i64>>(), [1]);
+}
+
+on_each_store!(body_over_either_database_is_performed_once_and_its_error_frees_the_key);

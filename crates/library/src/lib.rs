@@ -5,6 +5,8 @@
 
 #[cfg(feature = "postgres")]
 pub mod any;
+#[cfg(feature = "postgres")]
+mod asynchronous;
 mod atomic;
 mod beside;
 mod call;

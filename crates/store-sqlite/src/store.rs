@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, ThreadId};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -64,6 +64,8 @@ pub struct SqliteStore {
     /// `None` once it closes.
     jobs: Option<SyncSender<Job>>,
     threads: Vec<JoinHandle<()>>,
+    /// The one on which closures run.
+    writer: ThreadId,
 }
 
 /// Takes everything over from the log and empties it.
@@ -109,6 +111,7 @@ impl SqliteStore {
             thread("store-checkpointer").spawn(move || checkpointer.run(&told)).map_err(other)?,
         ];
         Ok(SqliteStore {
+            writer: threads[0].thread().id(),
             identity_key: opened.identity_key,
             sealer: Arc::new(opened.sealer),
             closure_time_max: options.closure_time_max,
@@ -179,6 +182,10 @@ impl SqliteStore {
 
     async fn ask<W, A>(&self, work: W, bytes: usize, job: fn(Ask<W, A>) -> Job) -> Result<A, StoreError> {
         let unavailable = |why: &str| StoreError::Unavailable(why.to_owned());
+        // The writer would wait for itself, or do this after all when the closure is undone.
+        if std::thread::current().id() == self.writer {
+            return Err(StoreError::Refused("a closure may not ask its own store".into()));
+        }
         let (reply, answer) = oneshot::channel();
         let Some(place) = self.queue.place(bytes + JOB_BYTES) else {
             return Err(unavailable("too much waits to be written"));

@@ -23,14 +23,21 @@
 //! ```
 //!
 //! What both take is yours to write: parameters as `$1`, columns as `BIGINT`, `TEXT`, `BOOLEAN`, `DOUBLE PRECISION` or bytes,
-//! `ON CONFLICT`, `RETURNING` in a query. What is read of another type is cast (`CAST(sum(points) AS BIGINT)`).
+//! `ON CONFLICT`, `RETURNING` in a query. What is read of another type is cast, to `BIGINT`, `TEXT` or `DOUBLE PRECISION`:
+//! SQLite knows no others.
 //!
 //! A closure is async on both. On SQLite it runs on the writer's thread, where it must be short and may wait for nothing
-//! but its transaction: one that waits for anything else is stopped and undone. Everything else is as each database
-//! has it: [`Onefold::atomic`](crate::Onefold) of SQLite, and of [`postgres`](crate::postgres).
+//! but its transaction: one that waits for anything else is stopped and undone, and there is no tokio runtime for a timer.
+//!
+//! **Isolation** is the database's. SQLite runs closures one after the other; PostgreSQL runs them side by side, at READ
+//! COMMITTED unless `default_transaction_isolation` says otherwise. A number that was queried may be another's to change
+//! until it is written, so decide in the statement (`UPDATE … SET available = available - $2 WHERE available >= $2`), or
+//! take the row before it is read (`UPDATE … SET available = available … RETURNING available`): both are exact on both.
+//! Everything else is as each database has it: [`Onefold::atomic`](crate::Onefold) of SQLite, and of
+//! [`postgres`](crate::postgres).
 
 mod beside;
-mod closures;
+mod desk;
 mod store;
 mod tx;
 mod value;
@@ -69,6 +76,15 @@ pub enum AnyError {
         /// What is there.
         found: &'static str,
     },
+    /// A parameter is NaN, which SQLite does not keep. Nothing was sent.
+    #[error("the parameter ${parameter} is not a number")]
+    NotANumber {
+        /// From 1.
+        parameter: usize,
+    },
+    /// A call was given up before its answer; this one was not sent.
+    #[error("a call of the transaction was given up before its answer: it takes no more")]
+    GivenUp,
     /// A column of PostgreSQL has a type that is not read here.
     #[error("the column {column} is of the type {kind}: cast it")]
     Unread {
@@ -85,6 +101,14 @@ pub enum AnyOpenError {
     /// The URL names neither.
     #[error("the URL of a database begins with sqlite: or postgres://")]
     Url,
+    /// What follows `sqlite:` is no path of a file.
+    #[error(
+        "sqlite: is followed by the path of a file at once, such as sqlite:shop.db or sqlite:/srv/shop.db"
+    )]
+    Path,
+    /// The file could not be opened on a thread of its own.
+    #[error("the opening of the file was stopped: {0}")]
+    Stopped(#[source] tokio::task::JoinError),
     /// The file.
     #[error(transparent)]
     Sqlite(#[from] onefold_store_sqlite::OpenError),
@@ -113,18 +137,32 @@ impl AnyStore {
 
 impl Onefold<AnyStore> {
     /// Over the database of this URL: `sqlite:PATH` as [`Onefold::sqlite`] opens it, or `postgres://…` as
-    /// [`Onefold::postgres`] does. For other options there is [`Onefold::over`].
+    /// [`Onefold::postgres`] does. No live keys are counted on either: the service makes the keys. For other options
+    /// and limits there is [`Onefold::over`].
+    ///
+    /// Must be called in a tokio runtime. An error has changed nothing but perhaps the schema, by whole migrations.
+    /// Cancellation: the same.
     pub async fn any(url: &str) -> Result<Onefold<AnyStore>, AnyOpenError> {
-        if let Some(path) = url.strip_prefix("sqlite:") {
+        let store = if let Some(path) = url.strip_prefix("sqlite:") {
+            if !is_path(path) {
+                return Err(AnyOpenError::Path);
+            }
+            let path = path.to_owned();
             let options = onefold_store_sqlite::Options { file_use: FileUse::Shared, ..Default::default() };
-            let store = AnyStore::sqlite(path, options)?;
-            return Ok(Onefold::over(AtomicEngine::new(Arc::new(store), "library", Limits::default())));
-        }
-        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            let opened = tokio::task::spawn_blocking(move || AnyStore::sqlite(path, options));
+            opened.await.map_err(AnyOpenError::Stopped)??
+        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            AnyStore::postgres(&Address::parse(url)?, Default::default()).await?
+        } else {
             return Err(AnyOpenError::Url);
-        }
+        };
         let limits = Limits { live_keys_per_scope: None, ..Limits::default() };
-        let store = AnyStore::postgres(&Address::parse(url)?, Default::default()).await?;
         Ok(Onefold::over(AtomicEngine::new(Arc::new(store), "library", limits)))
     }
+}
+
+/// Neither a URL's host nor one of SQLite's own names, which would all become files.
+fn is_path(path: &str) -> bool {
+    let foreign = ["//", ":memory:", "file:"].iter().any(|front| path.starts_with(front));
+    !path.is_empty() && !foreign && !path.contains(['?', '\0'])
 }

@@ -14,10 +14,11 @@ use onefold_store::{
     Read, Redriving, Settlement, StepPut, StepStore, StoreError, Survey, Swept, Take, TakeProbes, Taken,
     WriteStore, Written,
 };
-use onefold_store_postgres::PostgresStore;
+use onefold_store_postgres::{Ending, PostgresStore};
 use onefold_store_sqlite::SqliteStore;
 
-use super::AnyWork;
+use super::{AnyTx, AnyWork};
+use crate::postgres::AsyncStore;
 
 /// A SQLite file or a PostgreSQL database.
 pub struct AnyStore(pub(super) One);
@@ -40,6 +41,17 @@ macro_rules! ask {
             One::Postgres($store) => $call,
         }
     };
+}
+
+impl AsyncStore for AnyStore {
+    type Tx = AnyTx;
+
+    fn work(
+        correlation: Option<String>,
+        closure: impl for<'a> FnMut(&'a mut AnyTx) -> Ending<'a> + Send + 'static,
+    ) -> AnyWork {
+        AnyWork::new(correlation, closure)
+    }
 }
 
 #[async_trait]

@@ -14,7 +14,7 @@ pub enum Value {
     Bool(bool),
     /// Of at most eight bytes.
     Integer(i64),
-    /// Of eight bytes.
+    /// Of eight bytes. As a parameter it must be a number: SQLite has no NaN.
     Real(f64),
     /// A text.
     Text(String),
@@ -117,8 +117,12 @@ impl<A: FromValue> FromValue for Option<A> {
 }
 
 /// The parameters of a statement.
-pub(super) fn values(params: &[&dyn ToValue]) -> Vec<Value> {
-    params.iter().map(|param| param.value()).collect()
+pub(super) fn values(params: &[&dyn ToValue]) -> Result<Vec<Value>, AnyError> {
+    let value = |(at, param): (usize, &&dyn ToValue)| match param.value() {
+        Value::Real(real) if real.is_nan() => Err(AnyError::NotANumber { parameter: at + 1 }),
+        value => Ok(value),
+    };
+    params.iter().enumerate().map(value).collect()
 }
 
 /// A row of a query.
@@ -142,7 +146,7 @@ impl AnyRow {
                 ValueRef::Null => Value::Null(Kind::Text),
                 ValueRef::Integer(value) => Value::Integer(value),
                 ValueRef::Real(value) => Value::Real(value),
-                ValueRef::Text(value) => Value::Text(String::from_utf8_lossy(value).into_owned()),
+                ValueRef::Text(_) => Value::Text(row.get(column)?),
                 ValueRef::Blob(value) => Value::Bytes(value.to_vec()),
             })
         };

@@ -1,29 +1,25 @@
 //! Running a closure over the real transaction: it is polled until it asks for something, that is done, and so on.
 //!
-//! A closure that goes on without an answer that it has asked for panics at its end, which undoes everything as well.
 //! On SQLite all of it happens on the writer's thread, where nothing can be waited for: a closure that waits for
-//! anything but its transaction panics there, which undoes everything and is told to the caller.
+//! anything but its transaction panics there, which undoes everything and is told to the caller. On PostgreSQL the
+//! closure goes on beside its statement, so that it may give it up.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use onefold_core::OperationId;
-use onefold_store::Ended;
-use onefold_store_postgres::{Ending, PostgresTx, PostgresWork};
+use onefold_store::{Ended, StoreError};
+use onefold_store_postgres::{Ending, PostgresTx, PostgresWork, TxError};
 use onefold_store_sqlite::{SqliteTx, SqliteWork};
 use parking_lot::Mutex;
 
-use super::tx::{Answer, Ask, Desk};
+use super::desk::{Answer, Ask, Desk};
 use super::value::{Value, bind};
 use super::{AnyError, AnyRow, AnyTx};
+use crate::sqlite::contended;
 
-/// Why nothing of a closure is kept that dropped a call of its transaction before the answer.
-const LEFT: &str = "the closure went on without the answer of its transaction";
-
-type Running = Pin<Box<dyn Future<Output = Ended> + Send>>;
-type Closure = dyn FnMut(AnyTx) -> Running + Send;
+type Closure = dyn for<'a> FnMut(&'a mut AnyTx) -> Ending<'a> + Send;
 
 /// A closure that runs in a transaction of either database. It may run again when the database asks for it.
 #[derive(Clone)]
@@ -33,43 +29,37 @@ pub struct AnyWork {
 }
 
 impl AnyWork {
-    /// The work that this closure does.
-    pub fn new<F>(mut closure: impl FnMut(AnyTx) -> F + Send + 'static) -> AnyWork
-    where
-        F: Future<Output = Ended> + Send + 'static,
-    {
-        let closure = move |tx| {
-            let running: Running = Box::pin(closure(tx));
-            running
-        };
-        AnyWork { closure: Arc::new(Mutex::new(closure)), correlation: None }
-    }
-
-    /// Ties the messages that it makes to a workflow.
-    pub fn correlated(self, id: Option<String>) -> AnyWork {
-        AnyWork { correlation: id, ..self }
-    }
-
-    fn begin(&self, operation: OperationId) -> (Running, Desk) {
-        let desk = Desk::new();
-        let running = self.closure.lock()(AnyTx::at(desk.clone(), operation));
-        (running, desk)
+    /// The work that this closure does; the messages that it makes are tied to this workflow.
+    pub(super) fn new(
+        correlation: Option<String>,
+        closure: impl for<'a> FnMut(&'a mut AnyTx) -> Ending<'a> + Send + 'static,
+    ) -> AnyWork {
+        AnyWork { closure: Arc::new(Mutex::new(closure)), correlation }
     }
 
     pub(super) fn on_sqlite(&self) -> SqliteWork {
         let work = self.clone();
         SqliteWork::new(move |tx| {
             tx.correlate(work.correlation.as_deref());
-            let (mut running, desk) = work.begin(tx.operation());
+            let desk = Desk::default();
+            let mut at_desk = AnyTx::at(desk.clone(), tx.operation());
+            let mut running = work.closure.lock()(&mut at_desk);
             let mut context = Context::from_waker(Waker::noop());
+            let mut again = None;
             loop {
                 if let Poll::Ready(ended) = running.as_mut().poll(&mut context) {
-                    assert!(desk.is_clear(), "{LEFT}");
-                    return ended;
+                    return again.map_or_else(|| desk.ended(ended), Ended::Again);
                 }
                 let asked = desk.asked();
                 let asked = asked.expect("on SQLite a closure waits for nothing but its transaction");
-                desk.answer(sqlite(asked, tx));
+                let answer = sqlite(asked, tx);
+                if let Err(error) = &answer {
+                    again = again.or_else(|| contended(error));
+                    if !goes_on(error) {
+                        desk.note_failed(error);
+                    }
+                }
+                desk.answer(answer);
             }
         })
     }
@@ -78,9 +68,13 @@ impl AnyWork {
         let work = self.clone();
         PostgresWork::new(move |tx| {
             tx.correlate(work.correlation.as_deref());
-            let (running, desk) = work.begin(tx.operation());
-            let driven: Ending<'_> = Box::pin(drive(running, desk, tx));
-            driven
+            let work = work.clone();
+            Box::pin(async move {
+                let desk = Desk::default();
+                let mut at_desk = AnyTx::at(desk.clone(), tx.operation());
+                let running = work.closure.lock()(&mut at_desk);
+                drive(running, &desk, tx).await
+            })
         })
     }
 }
@@ -97,28 +91,66 @@ enum Next {
     Asked(Ask),
 }
 
-async fn drive(mut running: Running, desk: Desk, tx: &mut PostgresTx) -> Ended {
+/// What comes of a statement.
+enum Came {
+    Answer(Result<Answer, AnyError>),
+    /// The closure has ended meanwhile.
+    Ended(Ended),
+    /// The closure has given it up.
+    Left,
+}
+
+async fn drive(mut running: Ending<'_>, desk: &Desk, tx: &mut PostgresTx) -> Ended {
     loop {
         let next = poll_fn(|context| match running.as_mut().poll(context) {
             Poll::Ready(ended) => Poll::Ready(Next::Ended(ended)),
             Poll::Pending => desk.asked().map_or(Poll::Pending, |asked| Poll::Ready(Next::Asked(asked))),
         });
-        match next.await {
-            Next::Ended(ended) => {
-                assert!(desk.is_clear(), "{LEFT}");
-                return ended;
+        let asked = match next.await {
+            Next::Ended(ended) => return desk.ended(ended),
+            Next::Asked(asked) => asked,
+        };
+        let mut statement = pin!(postgres(asked, tx));
+        let came = poll_fn(|context| {
+            if let Poll::Ready(answer) = statement.as_mut().poll(context) {
+                return Poll::Ready(Came::Answer(answer));
             }
-            Next::Asked(asked) => {
-                let answer = postgres(asked, tx).await;
+            match running.as_mut().poll(context) {
+                Poll::Ready(ended) => Poll::Ready(Came::Ended(ended)),
+                Poll::Pending if desk.is_left() => Poll::Ready(Came::Left),
+                Poll::Pending => Poll::Pending,
+            }
+        });
+        match came.await {
+            Came::Answer(answer) => {
+                if let Err(error) = &answer
+                    && !goes_on(error)
+                {
+                    desk.note_failed(error);
+                }
                 desk.answer(answer);
             }
+            Came::Ended(ended) => return desk.ended(ended),
+            Came::Left => {}
         }
+    }
+}
+
+/// Whether the desk has nothing against a closure that goes on after this.
+fn goes_on(error: &AnyError) -> bool {
+    match error {
+        // The id is another message's: nothing was written.
+        AnyError::Postgres(TxError::IdTaken(_)) => true,
+        AnyError::Sqlite(rusqlite::Error::ToSqlConversionFailure(why)) => why.is::<StoreError>(),
+        // The store itself looks after it, and runs the closure again where the server asks for that.
+        AnyError::Postgres(TxError::Database(_)) => true,
+        _ => false,
     }
 }
 
 fn sqlite(asked: Ask, tx: &mut SqliteTx<'_>) -> Result<Answer, AnyError> {
     Ok(match asked {
-        Ask::Execute(sql, params) => Answer::Changed(changed(&mut *tx.prepare(&sql)?, &params)?),
+        Ask::Execute(sql, params) => Answer::Changed(changed(tx, &sql, &params)?),
         Ask::Query(sql, params) => Answer::Rows(rows(&mut *tx.prepare(&sql)?, &params)?),
         Ask::Effect(key) => Answer::Is(tx.effect(&key)?),
         Ask::ApplyIfNewer(entity, version) => Answer::Applied(tx.apply_if_newer(&entity, version)?),
@@ -144,9 +176,23 @@ async fn postgres(asked: Ask, tx: &mut PostgresTx) -> Result<Answer, AnyError> {
 }
 
 /// Runs a statement on SQLite; how many rows it changed.
-fn changed(statement: &mut rusqlite::Statement<'_>, params: &[Value]) -> rusqlite::Result<u64> {
-    bind(statement, params)?;
-    Ok(statement.raw_execute()? as u64)
+fn changed(tx: &mut SqliteTx<'_>, sql: &str, params: &[Value]) -> rusqlite::Result<u64> {
+    let (before, _) = changes(tx)?;
+    let mut statement = tx.prepare(sql)?;
+    bind(&mut statement, params)?;
+    // What it returns is not asked for.
+    let mut returned = statement.raw_query();
+    while returned.next()?.is_some() {}
+    drop(returned);
+    drop(statement);
+    let (after, changed) = changes(tx)?;
+    // The number of the last statement that changes rows stays until the next one.
+    Ok(if after == before { 0 } else { changed.unsigned_abs() })
+}
+
+/// How many rows this connection has changed in all, and how many with the last statement that changes rows.
+fn changes(tx: &mut SqliteTx<'_>) -> rusqlite::Result<(i64, i64)> {
+    tx.query_row("SELECT total_changes(), changes()", [], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// All rows of a query on SQLite.

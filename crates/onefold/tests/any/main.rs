@@ -9,6 +9,10 @@ use onefold::messages::{Message, OutboxStore};
 use onefold::{Applied, BoxError, Call, CallError, Key, Onefold, Operation, Scope, Verdict};
 use onefold_testkit::{Store, on_each_store};
 
+mod alike;
+mod isolation;
+mod undone;
+
 const TABLES: [&str; 3] = [
     "CREATE TABLE orders (checkout TEXT PRIMARY KEY, sku TEXT NOT NULL, quantity BIGINT NOT NULL)",
     "CREATE TABLE points (customer TEXT PRIMARY KEY, points BIGINT NOT NULL)",
@@ -123,31 +127,6 @@ async fn effects_versions_and_messages_are_of_the_transaction(store: &Store) {
     assert_eq!(waiting.iter().map(|survey| survey.depth).sum::<u64>(), 2);
 }
 
-/// Polls a future once and drops it.
-async fn gives_up<A>(asking: impl Future<Output = A>) {
-    let mut asking = std::pin::pin!(asking);
-    let once = std::future::poll_fn(|context| {
-        let _ = asking.as_mut().poll(context);
-        std::task::Poll::Ready(())
-    });
-    once.await;
-}
-
-async fn closure_that_goes_on_without_an_answer_is_undone(store: &Store) {
-    let onefold = shop(store).await;
-    let half = onefold.atomic(call("c1"), async |tx: &mut AnyTx| {
-        gives_up(tx.effect("order-1/POINTS")).await;
-        tx.execute(ORDER, &[&"c1", &"lamp", &2_u32]).await?;
-        Ok(Verdict::succeeded(0_i64))
-    });
-    let said = half.await.expect_err("it was not done").to_string();
-    assert!(said.contains("without the answer"), "{said}");
-    assert_eq!(orders(&onefold).await, 0);
-    let whole = async |tx: &mut AnyTx| Ok(Verdict::succeeded(tx.effect("order-1/POINTS").await?));
-    let done = onefold.atomic(call("c2"), whole).await.expect("the store goes on");
-    assert!(*done.value(), "the effect of a closure that was undone is noted");
-}
-
 async fn companion_writes_in_the_commit_that_settles(store: &Store) {
     let onefold = shop(store).await;
     let capture = Operation::new("Capture", "one capture, and one row of it, for each key");
@@ -198,27 +177,6 @@ on_each_store!(
     failure_undoes_everything_and_frees_the_key,
     values_of_every_kind_come_back_as_they_went,
     effects_versions_and_messages_are_of_the_transaction,
-    closure_that_goes_on_without_an_answer_is_undone,
     companion_writes_in_the_commit_that_settles,
     handler_runs_once_for_each_message,
 );
-
-#[tokio::test]
-async fn on_sqlite_a_closure_that_waits_for_anything_else_is_undone() {
-    let store = Store::sqlite();
-    let onefold = shop(&store).await;
-    let waiting = onefold.atomic(call("c1"), async |tx: &mut AnyTx| {
-        tx.execute(ORDER, &[&"c1", &"lamp", &2_u32]).await?;
-        std::future::pending::<()>().await;
-        Ok(Verdict::succeeded(0_i64))
-    });
-    let said = waiting.await.expect_err("it was not done").to_string();
-    assert!(said.contains("waits for nothing but its transaction"), "{said}");
-    assert_eq!(orders(&onefold).await, 0);
-    onefold.atomic(call("c1"), place).await.expect("the store goes on");
-}
-
-#[tokio::test]
-async fn url_that_names_no_database_is_refused() {
-    assert!(Onefold::any("mysql://localhost/shop").await.is_err());
-}

@@ -1,12 +1,13 @@
-//! Companions over PostgreSQL: an async closure over the transaction that settles the operation.
+//! Companions: an async closure over the transaction that settles the operation.
 
 use std::future::Future;
 use std::sync::Arc;
 
-use onefold_store_postgres::{PostgresStore, PostgresTx, PostgresWork};
 use serde::de::DeserializeOwned;
 
+use super::AsyncStore;
 use crate::companion::{Settled, ended};
+use crate::postgres::PostgresTx;
 use crate::{BoxError, CallError, Onefold, Operation};
 
 /// An async closure over the open transaction and a settled operation, whose future may be sent between threads.
@@ -24,23 +25,22 @@ where
     type Running = Running;
 }
 
-impl Onefold<PostgresStore> {
+impl<S: AsyncStore> Onefold<S> {
     /// Registers what is written in the commit that settles this operation as having happened or as refused, whoever
     /// settles it; see [`companion`](crate::companion), where the same is said of SQLite. Each run is that of a clone.
-    /// One that holds its transaction for longer than `Options::closure_time_max` or goes on after a statement that
-    /// failed counts as an error.
+    /// One that holds its transaction for longer than the store's options say or goes on after a statement that failed
+    /// counts as an error.
     ///
     /// Errors: the store is unavailable, and nothing is registered. Cancellation: the same.
     pub async fn companion<T, F>(&self, operation: &Operation, write: F) -> Result<(), CallError>
     where
         T: DeserializeOwned + Send + Sync + 'static,
-        F: for<'a> Writes<'a, T> + Clone + Send + Sync + 'static,
+        F: for<'a> Writes<'a, T, S::Tx> + Clone + Send + Sync + 'static,
     {
         self.accompany(operation, move |settled: Settled<T>| {
             let (write, settled) = (write.clone(), Arc::new(settled));
-            PostgresWork::new(move |tx| {
+            S::work(settled.correlation_id().map(str::to_owned), move |tx| {
                 let (write, settled) = (write.clone(), settled.clone());
-                tx.correlate(settled.correlation_id());
                 Box::pin(async move { ended(settled.id(), write(tx, settled.clone()).await) })
             })
         })

@@ -1,13 +1,14 @@
-//! Consuming over PostgreSQL: the handler is an async closure over the transaction that also makes the mark.
+//! Consuming: the handler is an async closure over the transaction that also makes the mark.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use onefold_core::CORRELATION_ID;
-use onefold_store_postgres::{PostgresStore, PostgresTx, PostgresWork};
 
+use super::AsyncStore;
 use crate::BoxError;
 use crate::inbox::{Consumer, Handled, Handling, Inbound, Inbox, Incoming};
+use crate::postgres::PostgresTx;
 
 /// An async handler over the open transaction and a message, whose future may be sent between threads. Implemented
 /// for all of them: `async move |tx: &mut PostgresTx, message: Arc<Incoming>| { … }`.
@@ -24,23 +25,23 @@ where
     type Running = Running;
 }
 
-impl Inbox<PostgresStore> {
+impl<S: AsyncStore> Inbox<S> {
     /// A consumer with this handler, for the adapter of a broker.
     ///
     /// The handler gets the transaction and the message, and nothing else that could be waited for. It may run again
     /// when the database asks for that (serialization failures and deadlocks); each run is that of a clone. What it
-    /// writes is committed with the mark; an error, a panic, one that takes longer than `Options::closure_time_max`
+    /// writes is committed with the mark; an error, a panic, one that takes longer than the store's options say
     /// and one that goes on after a statement that failed undo everything and count as a try that failed,
     /// [`Handled::Rejected`] undoes everything and is final, [`Handled::NotYet`] undoes everything and counts as
     /// nothing.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn consumer<F>(&self, handler: F) -> Consumer<PostgresStore>
+    pub fn consumer<F>(&self, handler: F) -> Consumer<S>
     where
-        F: for<'a> Handler<'a> + Clone + Send + Sync + 'static,
+        F: for<'a> Handler<'a, S::Tx> + Clone + Send + Sync + 'static,
     {
-        Consumer::new(self.0.clone(), move |message, word| work(handler.clone(), message, word))
+        Consumer::new(self.0.clone(), move |message, word| work::<S, _>(handler.clone(), message, word))
     }
 
     /// Handles one delivery with this handler, for a loop of your own. Settle with whoever delivered as
@@ -49,19 +50,20 @@ impl Inbox<PostgresStore> {
     /// Cancellation: a call whose future is dropped is committed whole or not at all; the next delivery says which.
     pub async fn handle<F>(&self, message: Inbound, handler: F) -> Handling
     where
-        F: for<'a> Handler<'a> + Clone + Send + 'static,
+        F: for<'a> Handler<'a, S::Tx> + Clone + Send + 'static,
     {
-        self.0.handle(message, move |message, word| work(handler, message, word)).await
+        self.0.handle(message, move |message, word| work::<S, _>(handler, message, word)).await
     }
 }
 
-fn work<F>(handler: F, message: Arc<Incoming>, word: onefold_messages::Word) -> PostgresWork
+fn work<S, F>(handler: F, message: Arc<Incoming>, word: onefold_messages::Word) -> S::Work
 where
-    F: for<'a> Handler<'a> + Clone + Send + 'static,
+    S: AsyncStore,
+    F: for<'a> Handler<'a, S::Tx> + Clone + Send + 'static,
 {
-    PostgresWork::new(move |tx| {
+    let correlation = message.header(CORRELATION_ID).map(str::to_owned);
+    S::work(correlation, move |tx| {
         let (handler, message, word) = (handler.clone(), message.clone(), word.clone());
-        tx.correlate(message.header(CORRELATION_ID));
         Box::pin(async move { word.of(handler(tx, message).await) })
     })
 }
