@@ -5,12 +5,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use bfstore::stage::{Lines, Stage};
+use bfstore::story::Ledgers;
 use fantoccini::actions::{InputSource, MOUSE_BUTTON_LEFT, MouseActions, PointerAction};
 use fantoccini::elements::Element;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
-use bfstore::stage::{Lines, Stage};
-use bfstore::story::Ledgers;
 use onefold_testkit::{Browser, TestDirectory, wait};
 
 /// A shop with its page open.
@@ -73,7 +73,8 @@ const ONE: [&str; 1] = ["1 ann lamp 1 2500 confirmed"];
 async fn double_click_is_one_order() {
     let Some(visit) = Visit::begin("a double click in a browser").await else { return };
     visit.screenshot("1-opened").await;
-    let there = PointerAction::MoveToElement { element: visit.button().await, duration: None, x: 0.0, y: 0.0 };
+    let there =
+        PointerAction::MoveToElement { element: visit.button().await, duration: None, x: 0.0, y: 0.0 };
     let down = PointerAction::Down { button: MOUSE_BUTTON_LEFT };
     let up = PointerAction::Up { button: MOUSE_BUTTON_LEFT };
     let mouse = MouseActions::new("mouse".into()).then(there);
