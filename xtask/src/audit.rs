@@ -77,9 +77,15 @@ fn strings(array: &Value) -> Vec<String> {
     array.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
+/// A licence, of one crate alone where one is named.
+struct Allowed {
+    licence: Licensee,
+    of: Option<String>,
+}
+
 /// What `audit.toml` says.
 struct Policy {
-    allowed: Vec<Licensee>,
+    allowed: Vec<Allowed>,
     banned_crates: BTreeMap<String, String>,
     banned_features: BTreeMap<String, String>,
 }
@@ -96,7 +102,9 @@ impl Policy {
                 let reason = text("reason").filter(|reason| !reason.trim().is_empty());
                 let reason = reason.with_context(|| format!("no reason is given in [[{kind}]] {entry}"))?;
                 match (kind.as_str(), text("licence"), text("crate"), text("feature")) {
-                    ("allow", Some(licence), None, None) => policy.allowed.push(Licensee::parse(&licence)?),
+                    ("allow", Some(licence), of, None) => {
+                        policy.allowed.push(Allowed { licence: Licensee::parse(&licence)?, of })
+                    }
                     ("ban", None, Some(name), None) => drop(policy.banned_crates.insert(name, reason)),
                     ("ban", None, None, Some(name)) => drop(policy.banned_features.insert(name, reason)),
                     _ => bail!("[[{kind}]] {entry} allows no licence and bans no crate or feature"),
@@ -116,7 +124,10 @@ impl Policy {
                     findings.push(format!("{name} {version}: licence `{licence}`: {}", error.reason))
                 }
                 Ok(expression) => {
-                    if !expression.evaluate(|need| self.allowed.iter().any(|allow| allow.satisfies(need))) {
+                    let ours = |allow: &&Allowed| allow.of.as_ref().is_none_or(|of| of == name);
+                    let allowed: Vec<&Allowed> = self.allowed.iter().filter(ours).collect();
+                    if !expression.evaluate(|need| allowed.iter().any(|allow| allow.licence.satisfies(need)))
+                    {
                         findings.push(format!("{name} {version}: licence `{licence}` is not allowed"));
                     }
                 }
@@ -150,7 +161,8 @@ impl Policy {
                 .iter()
                 .any(|expression| expression.requirements().any(|need| allow.satisfies(&need.req)))
         };
-        self.allowed.iter().filter(|allow| !occurs(allow)).map(ToString::to_string).collect()
+        let licences = self.allowed.iter().map(|allow| &allow.licence);
+        licences.filter(|licence| !occurs(licence)).map(ToString::to_string).collect()
     }
 }
 
@@ -175,6 +187,10 @@ mod tests {
             [[allow]]
             licence = "MIT"
             reason = "permissive"
+            [[allow]]
+            licence = "MPL-2.0"
+            crate = "driver"
+            reason = "for tests"
             [[ban]]
             crate = "bad"
             reason = "we said so"
@@ -204,6 +220,12 @@ mod tests {
         }
         let silent = Package { licence: None, ..package("silent", "", CRATES_IO) };
         assert_eq!(policy().findings(&silent), ["silent 1.0.0: names no licence"]);
+    }
+
+    #[test]
+    fn a_licence_that_is_allowed_for_one_crate_is_a_finding_in_others() {
+        assert_eq!(policy().findings(&package("driver", "MPL-2.0", CRATES_IO)), [""; 0]);
+        assert_eq!(policy().findings(&package("other", "MPL-2.0", CRATES_IO)).len(), 1);
     }
 
     #[test]
@@ -259,6 +281,6 @@ mod tests {
         let old = Package { version: "0.9.0".into(), ..package("twice", "ISC", CRATES_IO) };
         let packages = [package("once", "ISC", CRATES_IO), package("twice", "ISC", CRATES_IO), old];
         assert_eq!(several_versions(&packages), ["twice 0.9.0, 1.0.0"]);
-        assert_eq!(policy().unused(&packages), ["MIT"]);
+        assert_eq!(policy().unused(&packages), ["MIT", "MPL-2.0"]);
     }
 }
