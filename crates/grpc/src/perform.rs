@@ -24,7 +24,7 @@ pub struct Admitted<M, S = SqliteStore> {
 }
 
 impl<M, S> Admitted<M, S> {
-    /// The call, for the library itself.
+    /// The call, for the library itself: with its caller's key ([`Call::key`]).
     pub fn call(&self) -> &Call {
         &self.call
     }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use onefold_canon::{BodyHasher, BodyKind};
-use onefold_core::{CORRELATION_ID, FingerprintBuilder, Problem, correlation_id};
+use onefold_core::{CORRELATION_ID, FingerprintBuilder, Problem, TRACEPARENT, correlation_id, traceparent};
 use onefold_http::{ProblemDocument, answers};
 use onefold_library::{AtomicStore, Call, Onefold, Operation, SqliteStore};
 use prost::Message;
@@ -123,12 +123,15 @@ impl<S: AtomicStore> Protection<S> {
             .part("grpc-method", self.method.as_bytes())
             .part(part, value)
             .finish();
-        let call = self.operation.call_as(scope, key, fingerprint);
-        let said = request.metadata().get(CORRELATION_ID).and_then(|said| said.to_str().ok());
-        Ok(Some(match said.and_then(correlation_id) {
-            Some(id) => call.correlated(id),
-            None => call,
-        }))
+        let mut call = self.operation.call_as(scope, key, fingerprint);
+        let said = |name| request.metadata().get(name).and_then(|said| said.to_str().ok());
+        if let Some(said) = said(CORRELATION_ID).and_then(correlation_id) {
+            call = call.correlated(said);
+        }
+        if let Some(said) = said(TRACEPARENT).and_then(traceparent) {
+            call = call.traced(said);
+        }
+        Ok(Some(call))
     }
 
     pub(crate) fn onefold(&self) -> &Onefold<S> {

@@ -29,10 +29,8 @@
 //! [`InboxSettings`] say how long marks stay, when a message is parked and which build handles. Parked messages are
 //! listed and let go on through [`Onefold::messages`]. A *permit*, granted there as well, lets another build handle
 //! messages again, each once: those that are delivered again, or, by [`Consumer::rerun`], those whose bodies are kept.
-//!
-//! On PostgreSQL (feature `postgres`) the handler is an async closure.
 
-use onefold_core::CORRELATION_ID;
+use onefold_core::{CORRELATION_ID, TRACEPARENT};
 use onefold_store::Ended;
 use onefold_store_sqlite::{SqliteStore, SqliteTx, SqliteWork};
 
@@ -96,6 +94,7 @@ impl Inbox<SqliteStore> {
             let handler = handler.clone();
             SqliteWork::new(move |tx| {
                 tx.correlate(message.header(CORRELATION_ID));
+                tx.trace(message.header(TRACEPARENT));
                 ended(handler(tx, &message), &word)
             })
         })
@@ -113,6 +112,7 @@ impl Inbox<SqliteStore> {
             .handle(message, move |message, word| {
                 SqliteWork::new(move |tx| {
                     tx.correlate(message.header(CORRELATION_ID));
+                    tx.trace(message.header(TRACEPARENT));
                     ended(handler(tx, &message), &word)
                 })
             })

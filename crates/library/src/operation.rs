@@ -155,6 +155,7 @@ impl Operation {
             identity: Identity { scope, operation, key },
             significant,
             correlation_id: None,
+            traceparent: None,
         }
     }
 

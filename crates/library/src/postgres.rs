@@ -142,11 +142,12 @@ impl Onefold<PostgresStore> {
         T: Serialize + DeserializeOwned + Send + 'static,
         F: for<'a> Work<'a, T> + Clone + Send + 'static,
     {
-        let correlation = call.correlation_id.clone();
+        let (correlation, trace) = (call.correlation_id.clone(), call.traceparent.clone());
         self.perform(call, |word| {
             PostgresWork::new(move |tx| {
                 let (work, word) = (work.clone(), word.clone());
                 tx.correlate(correlation.as_deref());
+                tx.trace(trace.as_deref());
                 Box::pin(async move { word.of(work(tx).await) })
             })
         })

@@ -84,11 +84,12 @@ impl Onefold<SqliteStore> {
         T: Serialize + DeserializeOwned + Send + 'static,
         F: FnMut(&mut SqliteTx<'_>) -> Result<Verdict<T>, BoxError> + Send + 'static,
     {
-        let correlation = call.correlation_id.clone();
+        let (correlation, trace) = (call.correlation_id.clone(), call.traceparent.clone());
         self.perform(call, |word| {
             let mut work = work;
             SqliteWork::new(move |tx| {
                 tx.correlate(correlation.as_deref());
+                tx.trace(trace.as_deref());
                 let said = work(tx);
                 let contended = match &said {
                     Err(error) | Ok(Verdict::Unknown { error }) => contended(&**error),

@@ -12,8 +12,8 @@ use onefold_core::{
 };
 use onefold_store::clock::ManualClock;
 use onefold_store::{
-    ConsumeStore, Consumed, Ended, Failure, IfLost, Mark, OutboxStore, Redrive, Redriving, Sent, Settlement,
-    Take, Taken, Versioned,
+    Applied, ConsumeStore, Consumed, Ended, Failure, IfLost, Mark, OutboxStore, Redrive, Redriving, Sent,
+    Settlement, Take, Taken, Versioned,
 };
 use parking_lot::Mutex;
 
@@ -41,13 +41,15 @@ pub struct Handler {
     pub version: Option<i64>,
     end: Arc<dyn Fn() -> Ended + Send + Sync>,
     made: Arc<Mutex<Vec<bool>>>,
+    told: Arc<Mutex<Option<Applied>>>,
 }
 
 impl Handler {
     /// One that does nothing and ends so.
     pub fn new(end: impl Fn() -> Ended + Send + Sync + 'static) -> Handler {
         let (row, message, effect, version) = (None, None, None, None);
-        Handler { row, message, effect, version, end: Arc::new(end), made: Arc::default() }
+        let (made, told) = (Arc::default(), Arc::default());
+        Handler { row, message, effect, version, end: Arc::new(end), made, told }
     }
 
     /// It inserts this row.
@@ -73,6 +75,16 @@ impl Handler {
     /// Whether the message was new, in this run.
     pub fn noted(&self, made: bool) {
         self.made.lock().push(made);
+    }
+
+    /// What became of the version, in this run.
+    pub fn applied(&self, applied: Applied) {
+        *self.told.lock() = Some(applied);
+    }
+
+    /// What became of the version, in the latest run.
+    pub fn told(&self) -> Option<Applied> {
+        *self.told.lock()
     }
 
     /// The end of one run. May panic.

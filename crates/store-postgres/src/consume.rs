@@ -52,7 +52,8 @@ async fn consume(
     if mark.mark.round == 0
         && let Some((held, now)) = begin_new(mark, store).await?
     {
-        let (held, finished) = closure(held, mark.mark.id, About::Message, now, work, store).await?;
+        let (held, finished) =
+            closure(held, mark.mark.id, About::message(&mark.mark), now, work, store).await?;
         if finished.finish == Finish::Succeeded {
             mark.commit_marked(held, &finished, store).await?;
             return Ok(done(now, finished.handled(), finished.made_messages, store));
@@ -63,7 +64,8 @@ async fn consume(
         Ok(entered) => entered,
         Err(consumed) => return Ok(consumed),
     };
-    let (held, finished) = closure(held, mark.mark.id, About::Message, standing.now, work, store).await?;
+    let (held, finished) =
+        closure(held, mark.mark.id, About::message(&mark.mark), standing.now, work, store).await?;
     if finished.finish == Finish::Rejected {
         return rejected(mark, held, reason_of(&finished.kept), store).await;
     }

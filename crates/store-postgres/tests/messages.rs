@@ -18,7 +18,7 @@ async fn act(handler: &Handler, tx: &mut PostgresTx) -> Result<(), TxError> {
         tx.execute("INSERT INTO business VALUES ($1)", &[row]).await?;
     }
     if let Some(version) = handler.version {
-        tx.apply_if_newer(ENTITY, version).await?;
+        handler.applied(tx.apply_if_newer(ENTITY, version).await?);
     }
     if let Some(message) = &handler.message {
         let made = match &handler.effect {

@@ -48,6 +48,7 @@ mod outcome;
 mod own;
 mod permits;
 mod probes;
+mod projection;
 mod queue;
 mod read;
 mod readers;

@@ -79,7 +79,7 @@ mod messages {
             tx.execute("INSERT INTO business VALUES (?1)", [row])?;
         }
         if let Some(version) = handler.version {
-            tx.apply_if_newer(ENTITY, version)?;
+            handler.applied(tx.apply_if_newer(ENTITY, version)?);
         }
         if let Some(message) = &handler.message {
             let made = match &handler.effect {

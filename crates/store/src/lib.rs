@@ -19,6 +19,7 @@ mod inspection;
 mod judge;
 mod outbox;
 mod port;
+mod projection;
 mod seal;
 mod steps;
 mod timeline;
@@ -44,6 +45,7 @@ pub use port::{
     Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, ProbeTurn, Promise, Query, Read,
     Start, Step, StoreError, Survey, Swept, TakeProbes,
 };
+pub use projection::{Again, KnownVersion};
 pub use seal::{KeyId, SealError, Sealer};
 pub use steps::{FinishedStep, StepPut, StepStore};
 pub use timeline::{Moment, Timeline};

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
-use onefold_core::Message;
 use onefold_core::contract::KEY_HEADER;
+use onefold_core::{CAUSATION_ID, CORRELATION_ID, Message, correlation_id};
 use onefold_http::strip_hop_by_hop;
 use onefold_messages::intake::Verdict;
 use onefold_messages::{Intake, Sending, Sink, wire};
@@ -111,6 +111,10 @@ fn headers(message: &Message) -> HeaderMap {
     };
     for (name, value) in message.headers.iter().filter(|(name, _)| !is_own(name)) {
         add(name, value);
+    }
+    // These two are no word of the layer: the first is the sender's, the second the id that the sender gave.
+    for name in [CORRELATION_ID, CAUSATION_ID] {
+        wire::line(&message.headers, name).and_then(correlation_id).iter().for_each(|id| add(name, id));
     }
     add(wire::MESSAGE_ID, message.id.as_str());
     message.ordering_key.iter().for_each(|key| add(wire::ORDERING_KEY, key));

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use onefold_core::CORRELATION_ID;
+use onefold_core::{CORRELATION_ID, TRACEPARENT};
 use onefold_store_postgres::{PostgresStore, PostgresTx, PostgresWork};
 
 use crate::BoxError;
@@ -62,6 +62,7 @@ where
     PostgresWork::new(move |tx| {
         let (handler, message, word) = (handler.clone(), message.clone(), word.clone());
         tx.correlate(message.header(CORRELATION_ID));
+        tx.trace(message.header(TRACEPARENT));
         Box::pin(async move { word.of(handler(tx, message).await) })
     })
 }

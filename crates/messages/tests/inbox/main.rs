@@ -3,5 +3,6 @@
 mod again;
 mod deliveries;
 mod parked;
+mod rebuild;
 mod redriving;
 mod rig;

@@ -80,9 +80,18 @@ impl Shop {
         (consumer, script)
     }
 
+    /// A connection of the service's own.
+    pub fn connection(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(&self.path).expect("the shop opens")
+    }
+
+    pub fn execute(&self, sql: &str) {
+        self.connection().execute_batch(sql).expect("the shop is written");
+    }
+
     /// Keeps everybody from writing until it is dropped.
     pub fn lock(&self) -> rusqlite::Connection {
-        let lock = rusqlite::Connection::open(&self.path).expect("the shop opens");
+        let lock = self.connection();
         lock.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
         lock
     }
