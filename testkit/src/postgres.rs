@@ -139,6 +139,33 @@ impl PostgresServer {
     /// # Panics
     /// When it does not start.
     pub async fn synchronous_replica_in(&self, folder: &Path) -> PostgresServer {
+        let replica = self.copy_in(folder);
+        run(&self.url, "ALTER SYSTEM SET synchronous_standby_names = '*'").await;
+        run(&self.url, "SELECT pg_reload_conf()").await;
+        self.streams_to_one("sync").await;
+        replica
+    }
+
+    /// A streaming replica of it in this folder, for which the primary does not wait.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn asynchronous_replica_in(&self, folder: &Path) -> PostgresServer {
+        let replica = self.copy_in(folder);
+        self.streams_to_one("async").await;
+        replica
+    }
+
+    async fn streams_to_one(&self, state: &str) {
+        let attached = format!("SELECT count(*) FROM pg_stat_replication WHERE sync_state = '{state}'");
+        wait::until_within(servers::START_DEADLINE, "the replica is attached", async || {
+            first(rows(&self.url, &attached).await).as_deref() == Some("1")
+        })
+        .await;
+    }
+
+    /// A replica that has been started.
+    fn copy_in(&self, folder: &Path) -> PostgresServer {
         let basebackup =
             servers::program("pg_basebackup", &versions()).expect("it is installed with the server");
         self.user.make_folder(folder).expect("a folder for the replica");
@@ -153,22 +180,14 @@ impl PostgresServer {
         let before = std::fs::read_to_string(&config).expect("the copy's settings");
         std::fs::write(&config, format!("{before}\nport = {port}\n")).expect("the copy's settings");
         let process = start(&self.program, self.user, folder).expect("the replica starts");
-        let replica = PostgresServer {
+        PostgresServer {
             process,
             program: self.program.clone(),
             folder: folder.to_owned(),
             user: self.user,
             port,
             url: format!("postgres://postgres@127.0.0.1:{port}"),
-        };
-        run(&self.url, "ALTER SYSTEM SET synchronous_standby_names = '*'").await;
-        run(&self.url, "SELECT pg_reload_conf()").await;
-        let attached = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
-        wait::until_within(servers::START_DEADLINE, "the replica is synchronous", async || {
-            first(rows(&self.url, attached).await).as_deref() == Some("1")
-        })
-        .await;
-        replica
+        }
     }
 
     /// Makes a replica the primary.

@@ -21,7 +21,13 @@ impl Onefold<SqliteStore> {
         Onefold::open(path, options, Limits::default())
     }
 
-    /// The same, with other options and limits.
+    /// The same, with other options and limits. A clock of the host that is behind the latest time in the store is told in
+    /// the log.
+    ///
+    /// # Errors
+    /// Everything is looked at before anything is changed: [`OpenError`] says what stands in the way (a file of another
+    /// program, a later release's, one without the write-ahead log, a missing key, a folder that is not there, a lock that
+    /// is held).
     pub fn open(path: impl AsRef<Path>, options: Options, limits: Limits) -> Result<Onefold, OpenError> {
         let store = Arc::new(SqliteStore::open(path, options)?);
         Ok(Onefold::over(AtomicEngine::new(store, "library", limits)))

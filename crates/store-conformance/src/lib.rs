@@ -220,6 +220,7 @@ macro_rules! messages_conformance {
             rounds::rebuild_takes_an_entity_through_its_versions_again,
             rounds::newer_event_wins_over_a_rebuild,
             rounds::what_a_permit_does_not_bring_again_stands,
+            rounds::message_of_several_versions_is_told_the_same_in_every_round,
             rounds::version_of_an_operation_stands_in_every_round,
         }
     };

@@ -1,7 +1,7 @@
 -- Schema 4: what brought the version of a projection, so that the round of a permit can bring it again.
 
 ALTER TABLE onefold.projections
-    -- The latest round in which the entity was applied: 0, or the number of the permit.
+    -- The round in which the version was brought: 0, or the number of the permit.
     ADD COLUMN round integer NOT NULL DEFAULT 0,
     -- inbox.id of the message that brought the version `brought`. NULL: an operation did.
     ADD COLUMN message bytea,

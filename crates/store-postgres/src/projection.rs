@@ -16,7 +16,7 @@ pub(crate) const APPLY: &str =
     "INSERT INTO onefold.projections AS p (entity, version, at, message, brought, round)
     VALUES ($1, $2, $3, $4, $2, $5)
     ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at, message = excluded.message,
-        brought = excluded.brought, round = greatest(p.round, excluded.round)
+        brought = excluded.brought, round = excluded.round
     WHERE p.version < excluded.version OR $6";
 /// The message is known where the version is still the one that it brought.
 pub(crate) const VERSION: &str =

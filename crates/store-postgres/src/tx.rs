@@ -182,6 +182,11 @@ impl PostgresTx {
     }
 
     /// Runs one statement; returns how many rows it changed.
+    ///
+    /// # Errors
+    /// [`TxError::Refused`]: it was not sent, and the transaction goes on. [`TxError::Database`]: the transaction is useless,
+    /// and a closure that goes on cannot commit. Cancellation: the server may have carried it out; whether the
+    /// transaction still stands is asked before it is committed. So for all statements here.
     pub async fn execute(&mut self, sql: &str, params: &[&dyn Param]) -> Result<u64, TxError> {
         self.execute_typed(sql, &typed(params)).await
     }
@@ -236,6 +241,10 @@ impl PostgresTx {
     /// Notes an effect under its own key, for good. True: it is the first of its kind, so let it happen, in this
     /// transaction. False: it happened before, whatever message or request asked for it. Whoever notes the
     /// same effect at the same time waits for the end of this transaction.
+    ///
+    /// Errors are those of a statement. Cancellation: a closure that drops this future cannot commit, since nobody knows
+    /// whether it is noted. So for [`apply_if_newer`](PostgresTx::apply_if_newer) and
+    /// [`enqueue_once`](PostgresTx::enqueue_once).
     pub async fn effect(&mut self, key: &str) -> Result<bool, TxError> {
         self.half = true;
         let noted = self.note_effect(key).await;
@@ -296,7 +305,8 @@ impl PostgresTx {
     }
 
     /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it: the
-    /// id that `message` has is not used. False: the effect happened before, and nothing is written.
+    /// id that `message` has is not used. False: the effect happened before, and nothing is written. After
+    /// [`TxError::IdTaken`] nothing is written either, and the transaction goes on.
     pub async fn enqueue_once(&mut self, effect: &str, message: Message) -> Result<bool, TxError> {
         self.half = true;
         let made = self.make_once(effect, message).await;

@@ -16,7 +16,7 @@ const VERSION: &str = "SELECT version, round, CASE WHEN brought = version THEN m
 const APPLY: &str = "INSERT INTO onefold_projections (entity, version, at, round, message, brought)
     VALUES (?1, ?2, ?3, ?4, ?5, ?2)
     ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at,
-        round = max(round, excluded.round), message = excluded.message, brought = excluded.brought";
+        round = excluded.round, message = excluded.message, brought = excluded.brought";
 const SUPERSEDED: &str = "INSERT INTO onefold_superseded (entity, version, operation, at)
     VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
 

@@ -115,6 +115,10 @@ impl<'t> SqliteTx<'t> {
     }
 
     /// Runs one statement; returns how many rows it changed.
+    ///
+    /// An error is SQLite's. It has written nothing by itself, and the closure may go on; what the fence denies
+    /// (transactions, the layer's tables) is one too. One that makes SQLite roll the whole transaction back, or that comes
+    /// too late, undoes the closure, whatever it says then. So for all statements here.
     pub fn execute(&mut self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
         self.prepare(sql)?.execute(params)
     }
@@ -161,7 +165,7 @@ impl<'t> SqliteTx<'t> {
     }
 
     /// Notes an effect under its own key, for good. True: it is the first of its kind, so let it happen, in this
-    /// transaction. False: it happened before, whatever message or request asked for it.
+    /// transaction. False: it happened before, whatever message or request asked for it. After an error nothing is noted.
     pub fn effect(&mut self, key: &str) -> rusqlite::Result<bool> {
         let noted = params![key, self.operation.as_bytes(), self.now.0];
         self.fence.lifted(|| Ok(self.connection.prepare_cached(EFFECT)?.execute(noted)? == 1))
@@ -170,7 +174,8 @@ impl<'t> SqliteTx<'t> {
     /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
     /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
     /// A message whose handler is told [`Applied::Superseded`], and of nothing that it is newer, is marked as
-    /// superseded. In the round of a permit, versions that it brings again compare within the round.
+    /// superseded. In the round of a permit, versions that it brings again compare within the round. After an error nothing
+    /// is noted.
     pub fn apply_if_newer(&mut self, entity: &str, version: i64) -> rusqlite::Result<Applied> {
         let brings = projection::Brings { operation: self.operation, about: self.about, now: self.now };
         let applied = self.fence.lifted(|| brings.apply(entity, version, self.connection))?;
@@ -196,7 +201,8 @@ impl<'t> SqliteTx<'t> {
     }
 
     /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it: the
-    /// id that `message` has is not used. False: the effect happened before, and nothing is written.
+    /// id that `message` has is not used. False: the effect happened before, and nothing is written. After an error neither
+    /// is the effect noted nor the message made.
     pub fn enqueue_once(&mut self, effect: &str, message: Message) -> rusqlite::Result<bool> {
         let message = Message { id: effect_message_id(effect, self.identity_key), ..message };
         let outgoing = self.outgoing(message);

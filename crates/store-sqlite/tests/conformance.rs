@@ -78,7 +78,7 @@ mod messages {
         if let Some(row) = &handler.row {
             tx.execute("INSERT INTO business VALUES (?1)", [row])?;
         }
-        if let Some(version) = handler.version {
+        for version in handler.versions.iter().copied() {
             handler.applied(tx.apply_if_newer(ENTITY, version)?);
         }
         if let Some(message) = &handler.message {

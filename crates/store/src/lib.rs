@@ -8,6 +8,7 @@
 //! their sealing ([`Sealer`]), the one place that reads a clock ([`SystemClock`]) and the judgement of time and
 //! leases ([`Judge`]).
 
+mod agreement;
 mod atomic;
 pub mod clock;
 pub mod codec;
@@ -24,6 +25,7 @@ mod seal;
 mod steps;
 mod timeline;
 
+pub use agreement::{CLOCKS_APART_MAX, clock_beside_the_hosts, clock_of_the_host};
 pub use atomic::{
     Applied, AtomicStore, Atomically, Ended, Entry, Finish, NO_OPERATION, Versions, WriteStore, Written,
 };

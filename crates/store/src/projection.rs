@@ -1,7 +1,7 @@
 //! Which version of an entity counts.
 //!
 //! Versions grow, and what is not newer than the one that stands has no effect. In the round of a permit messages come
-//! again of which the versions are known already. There they compare with what the round has applied so far, as if
+//! again of which the versions are known already. There they compare with what the round has brought so far, as if
 //! they came for the first time, while whatever the round does not bring again stands: a version of another build,
 //! source or consumer that the permit does not let through, one of an operation, one that came since the permit was
 //! granted. So a permit for a few messages never puts an entity back behind what others brought, and a rebuild from
@@ -16,7 +16,7 @@ use crate::Applied;
 pub struct KnownVersion {
     /// The version.
     pub version: i64,
-    /// The latest round in which the entity was applied.
+    /// The round in which it was brought.
     pub round: u32,
     /// The message that brought the version. `None`: an operation did, or it is not known.
     pub message: Option<OperationId>,
