@@ -25,7 +25,7 @@ use crate::figure::{Figure, Goal};
 use crate::histogram::Histogram;
 use crate::keys::KeyMaker;
 use crate::library_calls::{Order, Orders, Sample, TABLE, measure, perform, placed};
-use crate::messages_relay::{latency, relayed, relayed_to_nats};
+use crate::messages_relay::{latency, relayed, relayed_to_nats, through};
 use crate::postgres::{DATABASE, connect, database, sql};
 use crate::report::Report;
 
@@ -74,7 +74,7 @@ pub(crate) fn run(settings: &Settings, messages: &Messages) -> Result<Report> {
     report.about("inbox: a handler's insert in a transaction of its own, and with the mark of its message, messages a second");
     report.about("relay: messages a second that were waiting, to a destination that accepts at once; and to NATS, beside publishing in batches");
     report.about(
-        "delivery: p99 from the commit to the destination at half of the relay's rate, in milliseconds",
+        "written and relayed: messages a second, as many as go through; delivery: p99 from the commit to the destination at half of that, in milliseconds",
     );
     report.about("taking: median of taking 16 messages, in milliseconds, at first and at the end of a reader's transaction that was open all the while");
     let dir = tempfile::tempdir_in(settings.dir()?).context("make a folder")?;
@@ -237,7 +237,9 @@ impl<S: MessageStore + 'static> Shop<S> {
         let store = self.engine.store();
         let (destination, lease) = (DESTINATION.to_owned(), Duration::from_secs(60));
         let begun = Instant::now();
-        let taken = store.take(Take { destination, limit, lease, if_lost: IfLost::SendAgain }).await?;
+        let taken = store
+            .take(Take { destination, limit, bytes: u64::MAX, lease, if_lost: IfLost::SendAgain })
+            .await?;
         let took = begun.elapsed();
         if taken.is_empty() {
             return Ok(Duration::ZERO);
@@ -259,38 +261,32 @@ impl<S: MessageStore + 'static> Shop<S> {
         report: &mut Report,
     ) -> Result<()> {
         let store = self.engine.store().clone();
-        let (mut alone, mut p99, mut to_nats) = (Vec::new(), Vec::new(), Pairs::default());
+        let (mut alone, mut full, mut p99) = (Vec::new(), Vec::new(), Vec::new());
+        let mut to_nats = Pairs::default();
         for _ in 0..settings.repeats {
-            let per_s = runtime.block_on(relayed(store.clone(), messages.messages, settings.keys_kind))?;
-            alone.push(per_s);
-            p99.push(runtime.block_on(latency(store.clone(), per_s / 2.0, settings))?);
+            alone.push(runtime.block_on(relayed(store.clone(), messages.messages, settings.keys_kind))?);
+            let full_load = runtime.block_on(through(store.clone(), settings))?;
+            full.push(full_load);
+            p99.push(runtime.block_on(latency(store.clone(), full_load / 2.0, settings))?);
             if let Some(url) = &messages.nats {
                 let (plain, ours) = runtime.block_on(relayed_to_nats(store.clone(), messages, url))?;
                 to_nats.without.push(plain);
                 to_nats.with.push(ours);
             }
         }
-        let alone = Figure::of(format!("{}/relay/per_s", self.name), &alone);
-        let cells = vec![
-            self.name.into(),
-            "relay".into(),
-            String::new(),
-            String::new(),
-            alone.shown(),
-            String::new(),
-        ];
-        report.row(cells, [alone]);
         let goal = Some(Goal::AtMost(LATENCY_MAX_MS));
-        let p99 = Figure::of(format!("{}/delivery/p99_ms", self.name), &p99).with(goal);
-        let cells = vec![
-            self.name.into(),
-            "delivery".into(),
-            String::new(),
-            String::new(),
-            p99.shown(),
-            String::new(),
-        ];
-        report.row(cells, [p99]);
+        let named = |what: &str, samples: &[f64]| Figure::of(format!("{}/{what}", self.name), samples);
+        for (what, figure) in [
+            ("relay", named("relay/per_s", &alone)),
+            ("written and relayed", named("through/per_s", &full)),
+            ("delivery", named("delivery/p99_ms", &p99).with(goal)),
+        ] {
+            let empty = String::new;
+            report.row(
+                vec![self.name.into(), what.into(), empty(), empty(), figure.shown(), empty()],
+                [figure],
+            );
+        }
         match messages.nats {
             Some(_) => {
                 to_nats.report(report, [self.name, "relay to NATS"], 0, Some(Goal::AtLeast(RELAY_MIN)))
@@ -396,6 +392,7 @@ fn mark<S: ConsumeStore>(order: &Order, store: &S) -> Result<Mark> {
         retention: Retention::Forever,
         too_old_at: None,
         body: None,
+        versioned: None,
     })
 }
 

@@ -140,11 +140,27 @@ impl<K: Sink> Sink for Mortal<K> {
         self.sink.if_lost()
     }
 
+    fn batch(&self) -> usize {
+        self.sink.batch()
+    }
+
     async fn send(&self, message: &Message) -> Sending {
         let sending = self.sink.send(message).await;
-        if self.dies && sending == Sending::Accepted && rand::random_range(0..DIES_ONE_IN) == 0 {
+        self.survive(&sending);
+        sending
+    }
+
+    async fn send_all(&self, messages: Vec<Message>) -> Vec<Sending> {
+        let sendings = self.sink.send_all(messages).await;
+        sendings.iter().for_each(|sending| self.survive(sending));
+        sendings
+    }
+}
+
+impl<K> Mortal<K> {
+    fn survive(&self, sending: &Sending) {
+        if self.dies && *sending == Sending::Accepted && rand::random_range(0..DIES_ONE_IN) == 0 {
             std::process::abort();
         }
-        sending
     }
 }

@@ -1,8 +1,8 @@
 //! A service with its own pool of sqlx, whose order is placed once for each checkout:
 //! `cargo run -p onefold-sqlx --example sqlx -- postgres://…`
 
+use onefold::sqlx::{Boundary, Claimed, Error};
 use onefold::{BoxError, Operation, Scope};
-use onefold_sqlx::{Boundary, Claimed, Error};
 use sqlx::{Connection, PgPool};
 
 pub(crate) async fn run(url: &str) -> Result<(), BoxError> {

@@ -4,7 +4,7 @@
 //! business, and finishes it there: record and rows are committed together or not at all.
 //!
 //! ```no_run
-//! # use onefold_sqlx::{Boundary, Claimed, Error};
+//! # use onefold::sqlx::{Boundary, Claimed, Error};
 //! # use onefold::{Operation, Scope};
 //! # async fn example(pool: sqlx::PgPool, boundary: Boundary) -> Result<(), Error> {
 //! let place_order = Operation::new("PlaceOrder", "one order row for each checkout");

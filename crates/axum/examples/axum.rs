@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
+use onefold::axum::{Protected, Protection, Refused, Reply, ScopeSource, operations};
 use onefold::{BoxError, Onefold, Operation, Verdict};
-use onefold_axum::{Protected, Protection, Refused, Reply, ScopeSource, operations};
 use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize)]

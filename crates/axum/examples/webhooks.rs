@@ -5,10 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
+use onefold::axum::Webhooks;
 use onefold::inbox::{Handled, Incoming};
 use onefold::webhooks::{KeyForm, Scheme, Secret, Source, sign};
 use onefold::{BoxError, Onefold, SqliteTx};
-use onefold_axum::Webhooks;
 use tower::Service;
 
 /// What this writes and the mark of the message are one commit.

@@ -10,7 +10,7 @@
 //! use axum::extract::State;
 //! use axum::{Json, Router, routing::post};
 //! use onefold::{Onefold, Operation, Verdict};
-//! use onefold_axum::{Protected, Protection, Refused, Reply, ScopeSource};
+//! use onefold::axum::{Protected, Protection, Refused, Reply, ScopeSource};
 //!
 //! async fn place(
 //!     State(onefold): State<Onefold>,

@@ -6,7 +6,7 @@
 //! use onefold::inbox::Handled;
 //! use onefold::webhooks::{KeyForm, Scheme, Secret, Source};
 //! use onefold::{BoxError, Onefold};
-//! use onefold_axum::Webhooks;
+//! use onefold::axum::Webhooks;
 //!
 //! fn routes(onefold: &Onefold) -> Result<Router, BoxError> {
 //!     let consumer = onefold.inbox("orders").consumer(|tx, message| {
@@ -21,12 +21,17 @@
 //! | what came | status |
 //! | --- | --- |
 //! | a message that is handled now, and that is durable; or was before | 200 |
+//! | one that is not newer than what was handled of its entity; kept, and not handled (`superseded`) | 200 |
 //! | one that was given up and waits for a person | 200 |
 //! | one that cannot be handled now: the handler fails or says "not yet", the store is down | 503 with `Retry-After` |
 //! | signature missing, wrong, or too old | 401 `signature-invalid`; nothing is noted |
 //! | no id, no JSON where a pointer is set, cut on its way | 400 `request-invalid`; nothing is noted |
 //! | too long | 413 `request-too-large`; nothing is noted |
 //! | another body under a known id | 409 `message-conflict`; parked under an id of its own, and not handled |
+//!
+//! Which deliveries are one message the [`Source`] says: those under one id whose bodies say the same, JSON by its
+//! meaning and without what the source ignores. Where it names entity and version, a message that is not newer than
+//! what was handled of its entity reaches no handler.
 //!
 //! What the headers alone refuse costs no byte of the body, and the signature is checked as the body comes. The sender
 //! hanging up changes nothing: what was begun is committed whole or not at all.
@@ -42,7 +47,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use onefold_core::{Key, Problem, retry};
 use onefold_http::ProblemDocument;
-use onefold_library::inbox::{ConsumeStore, Consumer, Handling, Inbound};
+use onefold_library::inbox::{ConsumeStore, Consumer, Handling, Inbound, InboxState, Told};
 use onefold_library::messages::ORDERING_KEY;
 use onefold_webhooks::{Refusal, Source};
 use serde_json::json;
@@ -86,18 +91,19 @@ impl<S: ConsumeStore + 'static> Webhooks<S> {
     }
 
     async fn take(&self, request: Request<Body>) -> Response {
-        let inbound = match self.read(request).await {
-            Ok(inbound) => inbound,
+        let (inbound, told) = match self.read(request).await {
+            Ok(read) => read,
             Err(refused) => {
                 tracing::info!(source = self.name, detail = refused.detail(), "a delivery is refused");
                 return refused.into_response(POLICY).map(Body::from);
             }
         };
         let id = inbound.id.clone();
-        match self.consumer.handle(inbound).await {
-            Handling::Done(_) => told("accepted", id.as_ref()),
-            Handling::Duplicate => told("duplicate", id.as_ref()),
-            Handling::Parked => told("parked", id.as_ref()),
+        match self.consumer.handle_as(inbound, told).await {
+            Handling::Done(InboxState::Superseded) => taken("superseded", id.as_ref()),
+            Handling::Done(_) => taken("accepted", id.as_ref()),
+            Handling::Duplicate => taken("duplicate", id.as_ref()),
+            Handling::Parked => taken("parked", id.as_ref()),
             Handling::Conflict => {
                 let detail = "another message came under this id before; this one was kept and not handled";
                 ProblemDocument::new(Problem::MessageConflict, detail).into_response(POLICY).map(Body::from)
@@ -107,7 +113,7 @@ impl<S: ConsumeStore + 'static> Webhooks<S> {
     }
 
     /// The delivery, once its signature was found good.
-    async fn read(&self, request: Request<Body>) -> Result<Inbound, ProblemDocument> {
+    async fn read(&self, request: Request<Body>) -> Result<(Inbound, Told), ProblemDocument> {
         let (parts, mut body) = request.into_parts();
         let headers = parts.headers;
         let now_s = self.consumer.inbox().engine().unix_time();
@@ -124,14 +130,19 @@ impl<S: ConsumeStore + 'static> Webhooks<S> {
             verifier.update(part);
             bytes.extend_from_slice(part);
         }
-        verifier.finish().map_err(refused)?;
+        let content = verifier.finish().map_err(refused)?;
         let said = self.source.read_verified(&headers, &bytes).map_err(refused)?;
         let headers = lines(&headers);
+        // A version is one of an entity that was signed with it.
+        let version = said.version.filter(|_| said.entity.is_some());
         let ordering_key = said.entity.or_else(|| {
             let named = headers.iter().find(|(name, _)| name == ORDERING_KEY);
             named.map(|(_, value)| value.clone())
         });
-        Ok(Inbound { source: self.name.clone(), id: Some(said.id), ordering_key, headers, body: bytes })
+        let fingerprint = content.fingerprint(self.consumer.inbox().engine().identity_key());
+        let told = Told { fingerprint, version };
+        let source = self.name.clone();
+        Ok((Inbound { source, id: Some(said.id), ordering_key, headers, body: bytes }, told))
     }
 
     fn fits(&self, bytes: usize) -> Result<(), ProblemDocument> {
@@ -166,7 +177,7 @@ fn lines(headers: &HeaderMap) -> Vec<(String, String)> {
     lines.filter_map(|(name, value)| Some((name.to_string(), text(value)?))).collect()
 }
 
-fn told(state: &str, id: Option<&Key>) -> Response {
+fn taken(state: &str, id: Option<&Key>) -> Response {
     axum::Json(json!({"state": state, "message_id": id.map(Key::as_str)})).into_response()
 }
 

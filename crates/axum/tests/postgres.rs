@@ -6,9 +6,9 @@ use axum::routing::post;
 use axum::{Json, Router};
 use http::Request;
 use http_body_util::BodyExt;
+use onefold::axum::{Protected, Protection, Refused, Reply, ScopeSource};
 use onefold::postgres::{PostgresStore, PostgresTx};
 use onefold::{Onefold, Operation, Verdict};
-use onefold_axum::{Protected, Protection, Refused, Reply, ScopeSource};
 use onefold_testkit::postgres::{Database, Isolation};
 use tower::Service;
 

@@ -10,9 +10,9 @@ use axum::routing::post;
 use axum::{Json, Router};
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
+use onefold::axum::{Protected, Protection, Refused, Reply, ScopeSource};
 use onefold::messages::Message;
 use onefold::{Key, Onefold, Operation, Verdict};
-use onefold_axum::{Protected, Protection, Refused, Reply, ScopeSource};
 use serde_json::{Value, json};
 use tower::Service;
 

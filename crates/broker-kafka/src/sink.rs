@@ -1,9 +1,10 @@
-//! Publishing: one message, and the word of its partition's leader that all replicas in sync have it.
+//! Publishing: messages, and for each the word of its partition's leader that all replicas in sync have it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use onefold_messages::{Message, Sending, Sink, wire};
 use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -16,6 +17,8 @@ const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 const SLACK: Duration = Duration::from_secs(5);
 /// How long the cluster has to answer at all, where it did not answer before.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// Messages that the client has at once, to send those of a partition together.
+const BATCH: usize = 250;
 /// What a topic may be called.
 const TOPIC_LENGTH_MAX: usize = 249;
 
@@ -59,32 +62,25 @@ impl KafkaSink {
 #[async_trait]
 impl Sink for KafkaSink {
     async fn send(&self, message: &Message) -> Sending {
-        if let Err(reason) = can_be_sent(message) {
-            return Sending::Refused { reason };
+        match self.shared.ready(message).await {
+            Ok(producer) => self.shared.send(&producer, message).await,
+            Err(sending) => sending,
         }
-        let (producer, doubted) = match self.shared.producer() {
-            Ok(found) => found,
-            Err(error) => return Sending::Failed { reason: error.to_string() },
-        };
-        if doubted && !self.shared.answers(producer.clone(), message.address.clone()).await {
-            return Sending::NotYet { after: None, reason: "no broker answers: nothing was sent".into() };
-        }
-        let mut headers = OwnedHeaders::new();
-        for (name, value) in wire::lines(message) {
-            headers = headers.insert(Header { key: &name, value: Some(&value) });
-        }
-        let mut record = FutureRecord::to(&message.address).payload(&message.body).headers(headers);
-        if let Some(key) = &message.ordering_key {
-            record = record.key(key);
-        }
-        let sent = producer.send(record, Duration::ZERO);
-        match tokio::time::timeout(ACCEPT_WITHIN + SLACK, sent).await {
-            Ok(Ok(_)) => Sending::Accepted,
-            Ok(Err((error, _))) => self.shared.failure(&error),
-            Err(_) => {
-                self.shared.doubt();
-                Sending::Failed { reason: "the client did not say what became of it".into() }
+    }
+
+    fn batch(&self) -> usize {
+        BATCH
+    }
+
+    async fn send_all(&self, messages: Vec<Message>) -> Vec<Sending> {
+        // One question for all; about none that is refused anyway.
+        let asked_about = messages.iter().find(|message| can_be_sent(message).is_ok());
+        let Some(asked_about) = asked_about.or(messages.first()) else { return Vec::new() };
+        match self.shared.ready(asked_about).await {
+            Ok(producer) => {
+                join_all(messages.iter().map(|message| self.shared.send(&producer, message))).await
             }
+            Err(sending) => vec![sending; messages.len()],
         }
     }
 }
@@ -102,6 +98,43 @@ fn can_be_sent(message: &Message) -> Result<(), String> {
 }
 
 impl Shared {
+    /// The producer, where the cluster answers or is not known not to. It is asked about this message's topic.
+    async fn ready(&self, message: &Message) -> Result<FutureProducer, Sending> {
+        let (producer, doubted) =
+            self.producer().map_err(|error| Sending::Failed { reason: error.to_string() })?;
+        if doubted && !self.answers(producer.clone(), message.address.clone()).await {
+            return Err(Sending::NotYet {
+                after: None,
+                reason: "no broker answers: nothing was sent".into(),
+            });
+        }
+        Ok(producer)
+    }
+
+    /// Hands a message to the client, and waits for the word on it.
+    async fn send(&self, producer: &FutureProducer, message: &Message) -> Sending {
+        if let Err(reason) = can_be_sent(message) {
+            return Sending::Refused { reason };
+        }
+        let mut headers = OwnedHeaders::new();
+        for (name, value) in wire::lines(message) {
+            headers = headers.insert(Header { key: &name, value: Some(&value) });
+        }
+        let mut record = FutureRecord::to(&message.address).payload(&message.body).headers(headers);
+        if let Some(key) = &message.ordering_key {
+            record = record.key(key);
+        }
+        let sent = producer.send(record, Duration::ZERO);
+        match tokio::time::timeout(ACCEPT_WITHIN + SLACK, sent).await {
+            Ok(Ok(_)) => Sending::Accepted,
+            Ok(Err((error, _))) => self.failure(&error),
+            Err(_) => {
+                self.doubt();
+                Sending::Failed { reason: "the client did not say what became of it".into() }
+            }
+        }
+    }
+
     /// The producer, a new one where the former cannot go on.
     fn producer(&self) -> Result<(FutureProducer, bool), KafkaError> {
         let mut line = self.line.lock().expect("nobody panics under it");

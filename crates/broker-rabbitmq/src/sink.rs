@@ -1,4 +1,4 @@
-//! Publishing: one message, and the server's word that its queues have it.
+//! Publishing: messages, and for each the server's word that its queues have it.
 //!
 //! Each message that is on its way has a channel of its own. On one channel the server's words could not be told apart:
 //! it returns what no queue takes and confirms it afterwards, several at once, and the client gives what was returned
@@ -20,6 +20,9 @@ use crate::outgoing;
 
 /// How long the queues have to take a message: below any lease of a relay's.
 const ACCEPT_WITHIN: Duration = Duration::from_secs(5);
+/// Messages that are on their way together. Each has a channel, and by default a server has 2047 for a connection: the
+/// relay's four batches leave most of them free.
+const BATCH: usize = 64;
 /// What a frame takes beside its content.
 const FRAME_OVERHEAD: usize = 8;
 /// The server's codes for what will never be accepted: too large, and more properties than a frame holds.
@@ -62,6 +65,10 @@ impl RabbitSink {
 
 #[async_trait]
 impl Sink for RabbitSink {
+    fn batch(&self) -> usize {
+        BATCH
+    }
+
     async fn send(&self, message: &Message) -> Sending {
         let properties = match outgoing::properties(message) {
             Ok(properties) => properties,

@@ -50,6 +50,7 @@ impl Shop {
         let take = Take {
             destination: "shop".into(),
             limit: 100,
+            bytes: u64::MAX,
             lease: Duration::from_secs(60),
             if_lost: IfLost::SendAgain,
         };
@@ -77,6 +78,7 @@ impl Shop {
             retention: Retention::Forever,
             too_old_at: None,
             body: Some(KeptMessage { headers: Vec::new(), body: vec![0xff, 0x00] }),
+            versioned: None,
         };
         let id = mark.id.to_string();
         let failure = Failure { mark, reason: "no such customer".into(), park_after: Some(1) };

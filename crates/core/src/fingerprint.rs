@@ -21,6 +21,14 @@ pub struct Fingerprint {
     pub digest: [u8; 32],
 }
 
+impl Fingerprint {
+    /// What is significant of a message, by the canonical digest of its body. Headers change on the way (trace context,
+    /// counts of deliveries) and are not in it.
+    pub fn of_message(body: &[u8; 32], secret: &IdentityKey) -> Fingerprint {
+        FingerprintBuilder::new(secret).part("body", body).finish()
+    }
+}
+
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Fingerprint(v{} {}…)", self.version, &to_hex(&self.digest)[..8])

@@ -133,8 +133,6 @@ pub struct WebhookSource {
     pub name: String,
     /// How its deliveries are verified and read.
     pub verify: Source,
-    /// The pointers that do not count when two deliveries under one id are compared.
-    pub ignore: Vec<Pointer>,
     /// How long an id is known.
     pub retention: Retention,
     /// How many messages may wait for the handler; beyond that nothing is taken in.

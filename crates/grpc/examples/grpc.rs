@@ -1,7 +1,7 @@
 //! A service whose orders are placed once for each key, and a caller that asks twice: `cargo run --example grpc`.
 
+use onefold::grpc::{Protection, Whose};
 use onefold::{BoxError, Onefold, Operation, Verdict};
-use onefold_grpc::{Protection, Whose};
 use tonic::{Request, Response, Status};
 
 use shop::orders_client::OrdersClient;
@@ -74,7 +74,7 @@ pub(crate) async fn main() -> Result<(), BoxError> {
         request.metadata_mut().insert("authorization", "Bearer me".parse()?);
         match orders.place(request).await {
             Ok(order) => {
-                let replayed = order.metadata().contains_key(onefold_grpc::REPLAYED);
+                let replayed = order.metadata().contains_key(onefold::grpc::REPLAYED);
                 println!("{quantity} lamp: order {}, replayed: {replayed}", order.get_ref().number);
             }
             Err(status) => println!("{quantity} lamps: {:?}, {}", status.code(), status.message()),

@@ -9,7 +9,7 @@
 //! #     fn new(connection: C) -> Self { OrdersClient(connection) }
 //! #     async fn place(&mut self, _: tonic::Request<Checkout>) -> Result<tonic::Response<Checkout>, tonic::Status> { Err(tonic::Status::cancelled("")) }
 //! # }
-//! use onefold_grpc::client::{Connection, Correlate, channel, under};
+//! use onefold::grpc::client::{Connection, Correlate, channel, under};
 //!
 //! # async fn example(checkout: Checkout) -> Result<(), onefold::BoxError> {
 //! let mut orders: OrdersClient<Connection> = OrdersClient::new(channel("http://orders:50051")?);

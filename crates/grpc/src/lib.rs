@@ -12,7 +12,7 @@
 //! # #[derive(Clone, PartialEq, prost::Message)]
 //! # struct Order { #[prost(int64, tag = "1")] number: i64 }
 //! use onefold::{Onefold, Operation, Verdict};
-//! use onefold_grpc::{Protection, Whose};
+//! use onefold::grpc::{Protection, Whose};
 //! use tonic::{Request, Response, Status};
 //!
 //! struct Shop {
@@ -44,7 +44,7 @@
 //! ```compile_fail
 //! # #[derive(Clone, PartialEq, prost::Message)]
 //! # struct Order { #[prost(int64, tag = "1")] number: i64 }
-//! # use onefold_grpc::Protection;
+//! # use onefold::grpc::Protection;
 //! # async fn place(place: &Protection, request: tonic::Request<tonic::Streaming<Order>>) {
 //! place.atomic(request, |tx, order| Ok(onefold::Verdict::succeeded(Order::default()))).await;
 //! # }

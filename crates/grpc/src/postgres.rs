@@ -8,7 +8,7 @@
 //! # struct Order { #[prost(int64, tag = "1")] number: i64 }
 //! use onefold::postgres::{PostgresStore, PostgresTx};
 //! use onefold::Verdict;
-//! use onefold_grpc::Protection;
+//! use onefold::grpc::Protection;
 //! use tonic::{Request, Response, Status};
 //!
 //! # async fn place(place: &Protection<PostgresStore>, request: Request<Checkout>) -> Result<Response<Order>, Status> {

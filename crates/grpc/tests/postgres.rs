@@ -1,8 +1,8 @@
 //! A method whose rows and record are in a PostgreSQL database.
 
+use onefold::grpc::{Protection, REPLAYED, Whose};
 use onefold::postgres::PostgresTx;
 use onefold::{Onefold, Operation, Verdict};
-use onefold_grpc::{Protection, REPLAYED, Whose};
 use onefold_testkit::postgres::{Database, Isolation};
 use prost::Message;
 use tonic::{Code, Request, Response, Status};

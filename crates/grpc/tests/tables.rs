@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use onefold::grpc::Meaning;
 use onefold_core::Problem;
-use onefold_grpc::Meaning;
 use tonic::Code;
 
 #[test]
@@ -28,7 +28,7 @@ fn with(page: &str, mark: &str, table: &str) -> String {
 
 fn situations() -> String {
     let mut table = String::from("| reason | code | `RetryInfo` | why |\n| --- | --- | --- | --- |\n");
-    for line in onefold_grpc::situations() {
+    for line in onefold::grpc::situations() {
         let waits = if line.waits { "yes" } else { "–" };
         let (reason, code) = (line.problem.code(), name(line.code));
         table += &format!("| [`{reason}`](errors/{reason}.md) | `{code}` | {waits} | {} |\n", line.why);
@@ -38,7 +38,7 @@ fn situations() -> String {
 
 fn meanings() -> String {
     let mut table = String::from("| code | means | with `RetryInfo` |\n| --- | --- | --- |\n");
-    for (code, bare, with_retry_info) in onefold_grpc::meanings() {
+    for (code, bare, with_retry_info) in onefold::grpc::meanings() {
         table += &format!("| `{}` | {} | {} |\n", name(code), words(bare), words(with_retry_info));
     }
     table
@@ -66,7 +66,7 @@ fn name(code: Code) -> String {
 
 #[test]
 fn no_code_of_what_a_new_key_may_double_reads_as_nothing_happened() {
-    for line in onefold_grpc::situations() {
+    for line in onefold::grpc::situations() {
         let may_have_happened = matches!(
             line.problem,
             Problem::InProgress | Problem::OutcomeUnknown | Problem::KeyExpired | Problem::ResponseNotKept

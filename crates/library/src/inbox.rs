@@ -35,9 +35,9 @@ use onefold_core::{CORRELATION_ID, TRACEPARENT};
 use onefold_store::Ended;
 use onefold_store_sqlite::{SqliteStore, SqliteTx, SqliteWork};
 
-pub use onefold_core::{Delivery, InboxEntry, InboxState, MessageIdentity, Permit};
+pub use onefold_core::{Delivery, Fingerprint, InboxEntry, InboxState, MessageIdentity, Permit};
 pub use onefold_messages::{
-    Handled, Handling, Inbound, InboxSettings, Incoming, Receive, Rerun, Settle, WithoutId,
+    Handled, Handling, Inbound, InboxSettings, Incoming, Receive, Rerun, Settle, Told, WithoutId,
 };
 pub use onefold_store::{ConsumeStore, InboxQuery, InboxStore, NewPermit};
 

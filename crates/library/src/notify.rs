@@ -2,7 +2,7 @@
 //!
 //! [`Notify::once`] writes the job in the transaction of the business, under the effect's key. The second event that
 //! asks for the same effect makes none, whatever its own id. A relay sends the job to its destination, which may be
-//! any [`Sink`](crate::messages::Sink) that reads a [`Mail`]; `onefold-broker-smtp` is one.
+//! any [`Sink`](crate::messages::Sink) that reads a [`Mail`]; the feature `mail` of the facade brings one.
 //!
 //! A mail that the server may have accepted while its answer was lost is [`OutboxState::Unknown`]: it is never sent
 //! again by itself. A person finds out and says so with [`Onefold::resolve_notification`], once and with a reason.

@@ -19,7 +19,7 @@ mod settings;
 use std::fmt;
 use std::sync::Arc;
 
-use onefold_core::{Fingerprint, FingerprintBuilder, IdentityKey, Key, OperationId};
+use onefold_core::{Key, OperationId};
 use onefold_engine::Engine;
 use onefold_store::{ConsumeStore, DeliveryCounts};
 
@@ -50,12 +50,6 @@ impl Incoming {
     pub fn header(&self, name: &str) -> Option<&str> {
         crate::wire::line(&self.headers, name)
     }
-}
-
-/// What is significant of a message: two deliveries under one id that differ in it are a conflict. Headers change on
-/// the way (trace context, counts of deliveries) and are not in it.
-pub fn fingerprint(body: &[u8], secret: &IdentityKey) -> Fingerprint {
-    FingerprintBuilder::new(secret).part("body", body).finish()
 }
 
 /// The inbox of one consumer over one database. Cheap to clone; clones are one.

@@ -182,7 +182,7 @@ impl Inner {
         for _ in 0..ADMIT_TRIES {
             let (mark, message) = self.mark_and_message(&arrival, round);
             let (id, key) = (mark.id, message.id.clone());
-            let entries = match self.store.accept(mark, versioned(&arrival), vec![message]).await? {
+            let entries = match self.store.accept(mark, vec![message]).await? {
                 Consumed::Done { state: InboxState::Superseded, .. } => return Ok(Admitted::Superseded),
                 Consumed::Done { .. } => return Ok(Admitted::New(key)),
                 Consumed::Found { entries, .. } => entries,
@@ -230,6 +230,7 @@ impl Inner {
             retention: arrival.retention,
             too_old_at: None,
             body: Some(KeptMessage { headers: arrival.headers.clone(), body: arrival.body.clone() }),
+            versioned: versioned(arrival),
         }
     }
 

@@ -21,13 +21,12 @@ pub mod wire;
 pub use acts::{ActError, ActOnOutgoing, Acted, MessageStore, Messages, ShownIncoming, ShownOutgoing, Which};
 pub use inbox::{
     Consumer, Handled, HandlerError, Handling, Inbox, InboxSettings, Incoming, Rerun, WithoutId, Word,
-    fingerprint,
 };
 pub use intake::{Admitted, Arrival, Intake};
 pub use lanes::{Delivery, Lanes, Order};
 pub use look_up::{Found, LookUp};
 pub use onefold_core::Message;
 pub use onefold_store::IfLost;
-pub use receive::{Inbound, Receive, Settle};
+pub use receive::{Inbound, Receive, Settle, Told};
 pub use relay::{Destination, Relay};
 pub use sink::{Sending, Sink};

@@ -8,6 +8,9 @@ use onefold_core::retry::Backoff;
 pub const ATTEMPTS: u32 = 30;
 /// Messages on their way to one destination at once.
 pub const CONCURRENCY: u32 = 64;
+/// Bytes of headers and bodies that are on their way to one destination at once, before another message is taken: so at
+/// most this and one message more.
+pub const ON_WAY_BYTES: u64 = 64 << 20;
 /// Batches on their way to a destination that takes many messages at once: some are being sent while the store marks
 /// others and gives the next.
 pub(crate) const BATCHES: u32 = 4;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onefold_core::Key;
+use onefold_core::{Fingerprint, Key};
 
 /// A delivery of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,16 @@ impl Inbound {
         let id = Some(Key::new(id).expect("an id is a key"));
         Inbound { source: source.into(), id, ordering_key: None, headers: Vec::new(), body: body.into() }
     }
+}
+
+/// What a source's contract says of a delivery, beside the delivery itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// What is significant of it: two deliveries under one id that differ in this are a conflict.
+    pub fingerprint: Fingerprint,
+    /// The version of what its ordering key names. One that is not newer than what was handled before is marked
+    /// `superseded`, and reaches no handler.
+    pub version: Option<i64>,
 }
 
 /// How a delivery is settled with the broker.

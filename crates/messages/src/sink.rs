@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use onefold_core::Message;
 use onefold_store::IfLost;
 
@@ -68,12 +69,9 @@ pub trait Sink: Send + Sync + 'static {
         1
     }
 
-    /// Sends several messages, no two of one ordering key, as [`Sink::send`] sends one. An answer for each, in order.
+    /// Sends several messages, no two of one ordering key, as [`Sink::send`] sends one: all at once, unless the sink knows
+    /// a better way. An answer for each, in order.
     async fn send_all(&self, messages: Vec<Message>) -> Vec<Sending> {
-        let mut answers = Vec::with_capacity(messages.len());
-        for message in &messages {
-            answers.push(self.send(message).await);
-        }
-        answers
+        join_all(messages.iter().map(|message| self.send(message))).await
     }
 }

@@ -9,6 +9,8 @@ use onefold_core::{Key, Message};
 pub const MESSAGE_ID: &str = "onefold-message-id";
 /// The ordering key.
 pub const ORDERING_KEY: &str = "onefold-ordering-key";
+/// The version of what the ordering key names, where the inbox compares versions: with what it keeps of a message.
+pub const VERSION: &str = "onefold-version";
 /// The media type of the body.
 pub const CONTENT_TYPE: &str = "content-type";
 

@@ -179,6 +179,7 @@ macro_rules! library_conformance {
 macro_rules! messages_conformance {
     ($make:expr) => {
         $crate::messages_conformance! { @each $make;
+            outbox::no_more_bytes_are_given_than_are_asked_for_but_for_one_message,
             outbox::message_is_given_to_one_and_comes_back_as_it_was,
             outbox::lost_sending_is_sent_again_and_the_late_settlement_changes_nothing,
             outbox::sending_that_lives_is_nobody_elses,
@@ -213,6 +214,8 @@ macro_rules! messages_conformance {
             consume::message_that_failed_is_handled_and_its_failures_stay,
             consume::message_whose_handler_finds_a_newer_version_is_superseded,
             consume::notes_of_late_versions_go_with_the_marks_of_what_brought_them,
+            consume::message_that_is_not_newer_reaches_no_handler,
+            consume::one_handler_of_equal_versions_at_once_runs,
             consume::message_of_a_handler_keeps_the_mark_until_it_is_done,
             consume::two_events_that_ask_for_one_effect_make_one_message,
             consume::messages_of_handlers_keep_the_order_of_their_commits,

@@ -138,7 +138,7 @@ impl<S: ConsumeStore + OutboxStore> Messages<S> {
 
     /// What is given to a relay.
     pub async fn take(&self, if_lost: IfLost) -> Vec<Taken> {
-        let take = Take { destination: "shop".into(), limit: 10, lease: SENDING, if_lost };
+        let take = Take { destination: "shop".into(), limit: 10, bytes: u64::MAX, lease: SENDING, if_lost };
         self.store.take(take).await.expect("the store works")
     }
 
@@ -184,6 +184,7 @@ impl<S: ConsumeStore + OutboxStore> Messages<S> {
             retention: Retention::For(DAY),
             too_old_at: None,
             body: None,
+            versioned: None,
         }
     }
 
@@ -196,7 +197,7 @@ impl<S: ConsumeStore + OutboxStore> Messages<S> {
     pub async fn accept_version(&self, mark: &Mark, version: Option<i64>, messages: &[&str]) -> Consumed {
         let versioned = version.map(|version| Versioned { entity: ENTITY.into(), version });
         let messages = messages.iter().map(|id| message(id, None)).collect();
-        self.store.accept(mark.clone(), versioned, messages).await.expect("the store works")
+        self.store.accept(Mark { versioned, ..mark.clone() }, messages).await.expect("the store works")
     }
 
     /// Notes a failure.

@@ -2,7 +2,7 @@
 //!
 //! A message of which nothing stands is marked when its handler begins, in one statement with the lock, and its
 //! transaction then only commits: the mark is there if and only if the handler's writes are. Wherever something stands,
-//! it is looked at first and the mark is written last.
+//! or versions are compared, it is looked at first and the mark is written last.
 //!
 //! The handler runs at the isolation of the database's transactions. Above READ COMMITTED a transaction has its
 //! snapshot before it has waited for a lock; so there the message's lock is not waited for in it: whoever does not
@@ -50,6 +50,7 @@ async fn consume(
     store: &PostgresStore,
 ) -> Result<Consumed, Stopped> {
     if mark.mark.round == 0
+        && mark.mark.versioned.is_none()
         && let Some((held, now)) = begin_new(mark, store).await?
     {
         let (held, finished) =
@@ -64,6 +65,23 @@ async fn consume(
         Ok(entered) => entered,
         Err(consumed) => return Ok(consumed),
     };
+    let newer = match bounded(mark.is_newer(&held, store)).await {
+        Ok(newer) => newer,
+        Err(failed) => {
+            if !failed.ends_connection() {
+                held.roll_back().await;
+            }
+            return Err(failed.into());
+        }
+    };
+    if !newer {
+        let state = InboxState::Superseded;
+        let to = mark.done(state, None, &standing.entries);
+        return Ok(match mark.commit(held, &to, store).await? {
+            Ok(now) => done(now, state, false, store),
+            Err(found) => found,
+        });
+    }
     let (held, finished) =
         closure(held, mark.mark.id, About::message(&mark.mark), standing.now, work, store).await?;
     if finished.finish == Finish::Rejected {

@@ -10,7 +10,7 @@
 use onefold_core::contract::Retention;
 use onefold_core::{FingerprintBuilder, InboxEntry, InboxState, OperationId, StoreTime};
 use onefold_store::codec::{encode_message, message_length};
-use onefold_store::{Consumed, Mark, Sealer, StoreError, Versioned, crash};
+use onefold_store::{Consumed, Mark, Sealer, StoreError, crash};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::ask::Within;
@@ -108,6 +108,27 @@ impl MarkWork {
 
     pub(crate) fn failures(&self, entries: &[InboxEntry]) -> u32 {
         entries.iter().find(|entry| entry.round == self.mark.round).map_or(0, |entry| entry.failures)
+    }
+
+    /// Whether it brings something newer, as far as versions are compared; notes that.
+    pub(crate) async fn is_newer(&self, held: &Held, store: &PostgresStore) -> Result<bool, Failed> {
+        let mark = &self.mark;
+        let Some(versioned) = &mark.versioned else { return Ok(true) };
+        let entity = FingerprintBuilder::new(store.secret())
+            .part("consumer", mark.identity.consumer.as_bytes())
+            .part("source", mark.identity.source.as_bytes())
+            .part("entity", versioned.entity.as_bytes())
+            .finish()
+            .digest;
+        let params: [(&(dyn ToSql + Sync), Type); 4] = [
+            (&entity.as_slice(), Type::BYTEA),
+            (&versioned.version, Type::INT8),
+            (&mark.id.as_bytes().as_slice(), Type::BYTEA),
+            (&(mark.round > 0), Type::BOOL),
+        ];
+        let rows = held.query_typed(NEWER, &params).await.map_err(|error| Failed::of(&error))?;
+        crash::point("postgres.newer.after");
+        Ok(!rows.is_empty())
     }
 
     /// Writes the mark and commits, in one round trip. `Err`: what stands in the way, or what else became of it.
@@ -269,14 +290,13 @@ pub(crate) async fn enter(id: OperationId, store: &PostgresStore) -> Result<(Hel
 /// A message whose effect is other messages.
 pub(crate) async fn accept(
     mark: Mark,
-    versioned: Option<Versioned>,
     messages: impl Fn() -> Vec<Outgoing> + Sync,
     store: &PostgresStore,
 ) -> Result<Consumed, StoreError> {
     let mark = MarkWork::new(mark, store.sealer());
     let mut reruns = 0;
     loop {
-        let accepted = accept_once(&mark, versioned.as_ref(), &messages, store).await;
+        let accepted = accept_once(&mark, &messages, store).await;
         match accepted.map_or_else(Stopped::consumed, Ok)? {
             Consumed::Contended(_) if reruns < RERUNS_MAX => {
                 pause(reruns).await;
@@ -289,7 +309,6 @@ pub(crate) async fn accept(
 
 async fn accept_once(
     mark: &MarkWork,
-    versioned: Option<&Versioned>,
     messages: &(impl Fn() -> Vec<Outgoing> + Sync),
     store: &PostgresStore,
 ) -> Result<Consumed, Stopped> {
@@ -300,11 +319,7 @@ async fn accept_once(
     }
     let made = bounded(async {
         let within = Within { client: &*held, now: store.server().now() };
-        let newer = match versioned {
-            Some(versioned) => is_newer(&mark.mark, versioned, &held, store).await?,
-            None => true,
-        };
-        if !newer {
+        if !mark.is_newer(&held, store).await? {
             return Ok(None);
         }
         // An earlier mark of the message, which is forgotten, may have brought them about before.
@@ -329,30 +344,6 @@ async fn accept_once(
         store.hints().give();
     }
     Ok(Consumed::Done { now, state })
-}
-
-/// Whether it brings something newer; notes that.
-async fn is_newer(
-    mark: &Mark,
-    versioned: &Versioned,
-    held: &Held,
-    store: &PostgresStore,
-) -> Result<bool, Failed> {
-    let entity = FingerprintBuilder::new(store.secret())
-        .part("consumer", mark.identity.consumer.as_bytes())
-        .part("source", mark.identity.source.as_bytes())
-        .part("entity", versioned.entity.as_bytes())
-        .finish()
-        .digest;
-    let params: [(&(dyn ToSql + Sync), Type); 4] = [
-        (&entity.as_slice(), Type::BYTEA),
-        (&versioned.version, Type::INT8),
-        (&mark.id.as_bytes().as_slice(), Type::BYTEA),
-        (&(mark.round > 0), Type::BOOL),
-    ];
-    let rows = held.query_typed(NEWER, &params).await.map_err(|error| Failed::of(&error))?;
-    crash::point("postgres.newer.after");
-    Ok(!rows.is_empty())
 }
 
 /// Notes a failure of a handler; gives the entry as it then stands.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use onefold_core::{Act, InboxEntry, Message, OperationId, Permit};
 use onefold_store::{
     Consumed, DeliveryCounts, Failure, InboxPage, InboxQuery, InboxStore, InboxSurvey, KeptMessage, Mark,
-    NewPermit, StoreError, Versioned,
+    NewPermit, StoreError,
 };
 
 use crate::acts::{self, Way};
@@ -14,14 +14,9 @@ use crate::{inbox_row, marks, permits, versions};
 
 #[async_trait]
 impl InboxStore for PostgresStore {
-    async fn accept(
-        &self,
-        mark: Mark,
-        versioned: Option<Versioned>,
-        messages: Vec<Message>,
-    ) -> Result<Consumed, StoreError> {
+    async fn accept(&self, mark: Mark, messages: Vec<Message>) -> Result<Consumed, StoreError> {
         let sealed = || messages.iter().map(|message| self.seal_message(message.clone())).collect();
-        inbox::accept(mark, versioned, sealed, self).await
+        inbox::accept(mark, sealed, self).await
     }
 
     async fn entries(&self, id: OperationId) -> Result<Vec<InboxEntry>, StoreError> {

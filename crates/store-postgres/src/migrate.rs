@@ -25,14 +25,16 @@ pub struct Migration {
 }
 
 /// The migrations, in order; the first makes schema 1.
-const MIGRATIONS: [Migration; 4] = [
+const MIGRATIONS: [Migration; 5] = [
     Migration { sql: include_str!("../migrations/0001_operations.sql"), min_reader: 1 },
     // Not 1: a process of schema 1 that begins a failed operation again leaves the steps of its earlier life.
     Migration { sql: include_str!("../migrations/0002_library.sql"), min_reader: 2 },
     // Tables and functions of their own.
     Migration { sql: include_str!("../migrations/0003_messages.sql"), min_reader: 2 },
+    // A function beside the one that earlier releases call.
+    Migration { sql: include_str!("../migrations/0004_outbox_bytes.sql"), min_reader: 2 },
     // Columns; what an older release writes beside them is recognised by the version that they belong to.
-    Migration { sql: include_str!("../migrations/0004_rounds.sql"), min_reader: 2 },
+    Migration { sql: include_str!("../migrations/0005_rounds.sql"), min_reader: 2 },
 ];
 
 /// The schema of this release.

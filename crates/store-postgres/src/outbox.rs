@@ -20,7 +20,7 @@ use crate::server::{Server, Unanswered};
 use crate::{PostgresStore, acts};
 
 pub(crate) const TAKE: &str = "SELECT now, attempt, failures, made, id, address, ordering_key, form
-    FROM onefold.outbox_take($1, $2, $3, $4, $5, $6, $7, $8)";
+    FROM onefold.outbox_take($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 pub(crate) const SETTLE: &str = "SELECT n, ok FROM onefold.outbox_settle($1, $2, $3, $4, $5, $6, $7)";
 pub(crate) const REDRIVE: &str = "SELECT onefold.outbox_redrive($1, $2, $3, $4, $5, $6, $7)";
 /// Those that are done for longer than $2, at most $3. What another sweeper has is passed over.
@@ -67,11 +67,11 @@ pub(crate) async fn settle_and_take(
     store: &PostgresStore,
 ) -> Result<(Vec<bool>, Vec<RawTaken>), StoreError> {
     let (now, ends) = (store.server().now(), Ends::of(settlements));
-    let wish = Wish::of(take, take.limit, store);
+    let mut given = Given::default();
+    let wish = given.wish(take, store);
     let statements: [Statement<'_>; 2] = [(SETTLE, &ends.params(&now)), (TAKE, &wish.params())];
     let [ended, taken] = store.server().ask_all_committed(statements).await?;
     let ended = ends.ended(&ended)?;
-    let mut given = Given::default();
     if given.took(wish, taken, store)? == More::Perhaps {
         given.more(take, store).await?;
     }
@@ -82,6 +82,7 @@ pub(crate) async fn settle_and_take(
 #[derive(Default)]
 struct Given {
     taken: Vec<RawTaken>,
+    bytes: u64,
     rounds: u32,
 }
 
@@ -96,16 +97,32 @@ impl Given {
     /// Takes until there are enough, or no more.
     async fn more(&mut self, take: &Take, store: &PostgresStore) -> Result<(), StoreError> {
         loop {
-            let given = u32::try_from(self.taken.len()).unwrap_or(u32::MAX);
-            let room = take.limit.saturating_sub(given);
-            if room == 0 || self.rounds == ROUNDS_MAX {
+            let wish = self.wish(take, store);
+            if wish.room == 0 || self.rounds == ROUNDS_MAX {
                 return Ok(());
             }
-            let wish = Wish::of(take, room, store);
             let rows = store.server().ask_committed(TAKE, &wish.params()).await?;
             if self.took(wish, rows, store)? == More::No {
                 return Ok(());
             }
+        }
+    }
+
+    /// What is left of a wish.
+    fn wish<'t>(&self, take: &'t Take, store: &PostgresStore) -> Wish<'t> {
+        let number = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+        let room = take.limit.saturating_sub(u32::try_from(self.taken.len()).unwrap_or(u32::MAX));
+        Wish {
+            now: store.server().now(),
+            destination: &take.destination,
+            name: take.destination.as_bytes(),
+            room: number(room),
+            look_max: number(LOOK_MAX.max(room)),
+            lease_ms: duration_ms(take.lease),
+            hold: take.if_lost == IfLost::Hold,
+            look: store.low_water().look(&take.destination),
+            bytes: i64::try_from(take.bytes.saturating_sub(self.bytes)).unwrap_or(i64::MAX),
+            first: self.taken.is_empty(),
         }
     }
 
@@ -120,7 +137,9 @@ impl Given {
         let (now, looked, until): (i64, i32, i64) = (get(&end, 0)?, get(&end, 2)?, get(&end, 3)?);
         store.low_water().looked(wish.destination, &wish.look, until, now);
         for row in &rows {
-            self.taken.push(RawTaken::of(row, wish.destination)?);
+            let taken = RawTaken::of(row, wish.destination)?;
+            self.bytes += taken.bytes();
+            self.taken.push(taken);
         }
         self.rounds += 1;
         Ok(if looked < wish.look_max { More::No } else { More::Perhaps })
@@ -137,24 +156,13 @@ struct Wish<'t> {
     lease_ms: i64,
     hold: bool,
     look: Look,
+    bytes: i64,
+    /// Whether one message is given whatever its length.
+    first: bool,
 }
 
-impl<'t> Wish<'t> {
-    fn of(take: &'t Take, room: u32, store: &PostgresStore) -> Wish<'t> {
-        let number = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-        Wish {
-            now: store.server().now(),
-            destination: &take.destination,
-            name: take.destination.as_bytes(),
-            room: number(room),
-            look_max: number(LOOK_MAX.max(room)),
-            lease_ms: duration_ms(take.lease),
-            hold: take.if_lost == IfLost::Hold,
-            look: store.low_water().look(&take.destination),
-        }
-    }
-
-    fn params(&self) -> [(&(dyn ToSql + Sync), Type); 8] {
+impl Wish<'_> {
+    fn params(&self) -> [(&(dyn ToSql + Sync), Type); 10] {
         [
             (&self.now, Type::INT8),
             (&self.name, Type::BYTEA),
@@ -164,6 +172,8 @@ impl<'t> Wish<'t> {
             (&self.hold, Type::BOOL),
             (&HELD, Type::BYTEA),
             (&self.look.from, Type::INT8),
+            (&self.bytes, Type::INT8),
+            (&self.first, Type::BOOL),
         ]
     }
 }

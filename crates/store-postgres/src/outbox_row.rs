@@ -98,6 +98,11 @@ pub(crate) struct RawTaken {
 }
 
 impl RawTaken {
+    /// The length of its content.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.form.len() as u64
+    }
+
     /// From a row of a claim.
     pub(crate) fn of(row: &impl Columns, destination: &str) -> Result<RawTaken, StoreError> {
         let message = Message {

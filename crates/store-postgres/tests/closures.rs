@@ -42,6 +42,7 @@ fn mark(store: &PostgresStore, message: &str) -> Mark {
         retention: Retention::Forever,
         too_old_at: None,
         body: None,
+        versioned: None,
     }
 }
 

@@ -38,7 +38,8 @@ async fn put(store: &PostgresStore, id: &str, ordering_key: Option<&str>) {
 
 async fn take(store: &PostgresStore) -> Vec<String> {
     let lease = Duration::from_secs(30);
-    let take = Take { destination: "shop".into(), limit: 100, lease, if_lost: IfLost::SendAgain };
+    let take =
+        Take { destination: "shop".into(), limit: 100, bytes: u64::MAX, lease, if_lost: IfLost::SendAgain };
     let taken = store.take(take).await.expect("the store works");
     taken.iter().map(|taken| taken.message.id.as_str().to_owned()).collect()
 }

@@ -26,6 +26,9 @@ impl Work for Consume {
             Err(consumed) => return Ok(consumed),
         };
         batch.in_savepoint(|batch| {
+            if !self.mark.is_newer(batch)? {
+                return self.mark.done(InboxState::Superseded, None, &entries, batch);
+            }
             let (state, reason) =
                 match self.handler.run(self.mark.mark.id, About::Message(&self.mark.mark), batch)? {
                     Ok(left) if left.finish == Finish::Succeeded => match left.too_late {

@@ -5,7 +5,7 @@
 
 use onefold_core::{ActKind, FingerprintBuilder, InboxEntry, InboxState, Message, OperationId};
 use onefold_store::codec::{encode_message, message_length};
-use onefold_store::{Consumed, DeliveryCounts, Mark, Sealer, Versioned, crash};
+use onefold_store::{Consumed, DeliveryCounts, Mark, Sealer, crash};
 use rusqlite::{OptionalExtension, params};
 
 use crate::acts;
@@ -91,6 +91,33 @@ impl MarkWork {
         Ok(Ok(entries))
     }
 
+    /// Whether it brings something newer, as far as versions are compared; notes that.
+    pub(crate) fn is_newer(&self, batch: &Batch<'_>) -> Result<bool, JobError> {
+        let mark = &self.mark;
+        let Some(versioned) = &mark.versioned else { return Ok(true) };
+        let entity = FingerprintBuilder::new(batch.identity_key)
+            .part("consumer", mark.identity.consumer.as_bytes())
+            .part("source", mark.identity.source.as_bytes())
+            .part("entity", versioned.entity.as_bytes())
+            .finish()
+            .digest;
+        let known: Option<(i64, [u8; 32])> = batch
+            .connection
+            .prepare_cached(VERSION)?
+            .query_row([entity], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let newer = known.is_none_or(|(version, message)| {
+            let own = mark.round > 0 && message == *mark.id.as_bytes();
+            versioned.version > version || (own && versioned.version == version)
+        });
+        if newer {
+            let row = params![entity, versioned.version, mark.id.as_bytes()];
+            batch.connection.prepare_cached(SET_VERSION)?.execute(row)?;
+            crash::point("sqlite.version.after");
+        }
+        Ok(newer)
+    }
+
     /// Makes the mark of a message that is done. It stays no shorter than those of earlier rounds.
     pub(crate) fn done(
         &self,
@@ -140,44 +167,16 @@ impl MarkWork {
 /// A message whose effect is other messages.
 pub(crate) struct Accept {
     pub(crate) mark: MarkWork,
-    pub(crate) versioned: Option<Versioned>,
     pub(crate) messages: Vec<Outgoing>,
 }
 
 impl Accept {
     pub(crate) fn new(
         mark: MarkWork,
-        versioned: Option<Versioned>,
         messages: Vec<Message>,
         seal: impl FnMut(Message) -> Outgoing,
     ) -> Accept {
-        Accept { mark, versioned, messages: messages.into_iter().map(seal).collect() }
-    }
-
-    /// Whether it brings something newer; notes that.
-    fn is_newer(&self, versioned: &Versioned, batch: &Batch<'_>) -> Result<bool, JobError> {
-        let mark = &self.mark.mark;
-        let entity = FingerprintBuilder::new(batch.identity_key)
-            .part("consumer", mark.identity.consumer.as_bytes())
-            .part("source", mark.identity.source.as_bytes())
-            .part("entity", versioned.entity.as_bytes())
-            .finish()
-            .digest;
-        let known: Option<(i64, [u8; 32])> = batch
-            .connection
-            .prepare_cached(VERSION)?
-            .query_row([entity], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        let newer = known.is_none_or(|(version, message)| {
-            let own = mark.round > 0 && message == *mark.id.as_bytes();
-            versioned.version > version || (own && versioned.version == version)
-        });
-        if newer {
-            let row = params![entity, versioned.version, mark.id.as_bytes()];
-            batch.connection.prepare_cached(SET_VERSION)?.execute(row)?;
-            crash::point("sqlite.version.after");
-        }
-        Ok(newer)
+        Accept { mark, messages: messages.into_iter().map(seal).collect() }
     }
 }
 
@@ -190,11 +189,7 @@ impl Work for Accept {
                 Ok(entries) => entries,
                 Err(consumed) => return Ok(consumed),
             };
-            let newer = match &self.versioned {
-                Some(versioned) => self.is_newer(versioned, batch)?,
-                None => true,
-            };
-            if !newer {
+            if !self.mark.is_newer(batch)? {
                 return self.mark.done(InboxState::Superseded, None, &entries, batch);
             }
             if make_all(&self.messages, Some(self.mark.mark.id), batch)? < self.messages.len() as u64 {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use onefold_core::{Act, InboxEntry, Message, OperationId, Permit};
 use onefold_store::{
     Consumed, DeliveryCounts, Failure, InboxPage, InboxQuery, InboxStore, InboxSurvey, KeptMessage, Mark,
-    NewPermit, StoreError, Versioned,
+    NewPermit, StoreError,
 };
 
 use crate::inbox::{Accept, CountDeliveries, Fail, MarkWork, SweepInbox, Unpark};
@@ -17,15 +17,10 @@ use crate::{acts, inbox_row};
 
 #[async_trait]
 impl InboxStore for SqliteStore {
-    async fn accept(
-        &self,
-        mark: Mark,
-        versioned: Option<Versioned>,
-        messages: Vec<Message>,
-    ) -> Result<Consumed, StoreError> {
+    async fn accept(&self, mark: Mark, messages: Vec<Message>) -> Result<Consumed, StoreError> {
         let sealed = |message| Outgoing::new(message, &self.identity_key, &self.sealer);
         let mark = MarkWork::new(mark, &self.sealer);
-        self.errand(Accept::new(mark, versioned, messages, sealed)).await
+        self.errand(Accept::new(mark, messages, sealed)).await
     }
 
     async fn entries(&self, id: OperationId) -> Result<Vec<InboxEntry>, StoreError> {

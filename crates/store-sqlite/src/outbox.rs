@@ -207,7 +207,7 @@ impl Work for Take {
 fn take(take: &Take, batch: &mut Batch<'_>) -> Result<Vec<RawTaken>, JobError> {
     let now = batch.moment.time;
     let connection = batch.connection;
-    let mut found = Vec::new();
+    let (mut found, mut bytes) = (Vec::new(), 0);
     {
         let mut statement = connection.prepare_cached(DUE)?;
         let mut rows = statement.query(params![take.destination, now.0])?;
@@ -220,6 +220,10 @@ fn take(take: &Take, batch: &mut Batch<'_>) -> Result<Vec<RawTaken>, JobError> {
                 if batch.judge.judge(&lease, batch.moment).is_alive() {
                     continue;
                 }
+            }
+            bytes += taken.bytes();
+            if bytes > take.bytes && !found.is_empty() {
+                break;
             }
             found.push(taken);
         }

@@ -97,6 +97,11 @@ pub(crate) struct RawTaken {
 }
 
 impl RawTaken {
+    /// The length of its content.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.form.len() as u64
+    }
+
     pub(crate) fn of(row: &Row<'_>, destination: &str, now: StoreTime) -> rusqlite::Result<RawTaken> {
         let until = StoreTime(row.get(5)?);
         let lease = match state_of(row.get(1)?)? {

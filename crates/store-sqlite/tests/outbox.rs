@@ -37,7 +37,13 @@ fn message() -> Message {
 
 impl Outbox {
     async fn take(&self) -> Vec<Taken> {
-        let take = Take { destination: "shop".into(), limit: 10, lease: LEASE, if_lost: IfLost::SendAgain };
+        let take = Take {
+            destination: "shop".into(),
+            limit: 10,
+            bytes: u64::MAX,
+            lease: LEASE,
+            if_lost: IfLost::SendAgain,
+        };
         self.store.take(take).await.unwrap()
     }
 }

@@ -37,6 +37,9 @@ pub struct Mark {
     pub too_old_at: Option<StoreTime>,
     /// The body, where it is to be kept, so that it can be handled again from here.
     pub body: Option<KeptMessage>,
+    /// With a version, there is an effect only where it is newer than what the entity had; otherwise the mark says
+    /// `superseded`. In a later round its own version counts as newer: a message does not supersede itself.
+    pub versioned: Option<Versioned>,
 }
 
 /// A message as it came.
@@ -165,15 +168,8 @@ pub struct InboxSurvey {
 /// The inbox of a database, for effects that are outgoing messages.
 #[async_trait]
 pub trait InboxStore: OperationStore {
-    /// Makes the mark together with these outgoing messages: the local effect of a webhook that is forwarded. With a
-    /// version, the messages are made only where it is newer than what the entity had; otherwise the mark says
-    /// `superseded`. In a later round its own version counts as newer: a message does not supersede itself.
-    async fn accept(
-        &self,
-        mark: Mark,
-        versioned: Option<Versioned>,
-        messages: Vec<Message>,
-    ) -> Result<Consumed, StoreError>;
+    /// Makes the mark together with these outgoing messages: the local effect of a webhook that is forwarded.
+    async fn accept(&self, mark: Mark, messages: Vec<Message>) -> Result<Consumed, StoreError>;
 
     /// Every entry of an identity, in the order of the rounds.
     async fn entries(&self, id: OperationId) -> Result<Vec<InboxEntry>, StoreError>;
@@ -236,7 +232,7 @@ pub struct DeliveryCounts {
 /// A store whose database also holds the rows of the business, for handlers that are closures.
 #[async_trait]
 pub trait ConsumeStore: AtomicStore + InboxStore {
-    /// Runs the handler in one transaction with the mark. `Finish::Succeeded` leaves the mark `processed`;
+    /// Runs the handler in one transaction with the mark, unless the message is superseded. `Finish::Succeeded` leaves the mark `processed`;
     /// `Finish::Rejected` undoes the handler's writes and leaves the mark `rejected`, with the reason of a
     /// [`refusal`]. What else the handler says to be kept is not: an inbox gives no answers. Errors and cancellation
     /// are as in [`AtomicStore::atomically`].

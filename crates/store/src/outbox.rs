@@ -20,6 +20,8 @@ pub struct Take {
     pub destination: String,
     /// At most this many.
     pub limit: u32,
+    /// At most so many bytes of headers and bodies as they are stored, together; the first one whatever its length.
+    pub bytes: u64,
     /// How long they are the taker's: longer than a sending takes.
     pub lease: Duration,
     /// What becomes of a message whose relay was lost while it had it.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::HeaderMap;
+use onefold_canon::{Pointer, PointerError};
 use onefold_core::Key;
 use serde_json::Value;
 
@@ -36,6 +37,9 @@ pub struct Source {
     pub entity: Option<Place>,
     /// Where that entity's version is.
     pub version: Option<Place>,
+    /// Members of the body that differ between deliveries under one id by design, so they do not count when two are
+    /// compared.
+    pub ignore: Vec<Pointer>,
 }
 
 /// What a delivery says of itself.
@@ -53,10 +57,22 @@ pub struct Delivery {
 const TOLERANCE: Duration = Duration::from_secs(300);
 
 impl Source {
-    /// A source whose id is where the scheme has it, with a tolerance of five minutes.
+    /// A source whose id is where the scheme has it, with a tolerance of five minutes, that ignores what
+    /// [`Scheme::differs`] names.
     pub fn new(scheme: Scheme, secrets: impl IntoIterator<Item = Secret>) -> Source {
-        let secrets = secrets.into_iter().collect();
-        Source { scheme, secrets, tolerance: TOLERANCE, id: None, entity: None, version: None }
+        let (secrets, ignore) = (secrets.into_iter().collect(), scheme.differs());
+        Source { scheme, secrets, tolerance: TOLERANCE, id: None, entity: None, version: None, ignore }
+    }
+
+    /// Ignores the members at these JSON pointers as well.
+    ///
+    /// # Errors
+    /// One is no JSON pointer.
+    pub fn ignoring(mut self, pointers: &[&str]) -> Result<Source, PointerError> {
+        for pointer in pointers {
+            self.ignore.push(pointer.parse()?);
+        }
+        Ok(self)
     }
 
     /// What a delivery that came at `now_s` says of itself, after its signature was found good.
@@ -71,14 +87,16 @@ impl Source {
         self.read_verified(headers, body)
     }
 
-    /// What checks the body of a delivery that came at `now_s` with these headers, part by part.
+    /// What checks the body of a delivery that came at `now_s` with these headers, part by part, and digests what it
+    /// says.
     ///
     /// # Errors
     ///
     /// What signs it is not there or cannot be read, or the signed time is too far from now. No byte of the body is
     /// needed to know that.
     pub fn verifier(&self, headers: &HeaderMap, now_s: i64) -> Result<Verifier, Refusal> {
-        begin(&self.scheme, &self.secrets, self.tolerance, headers, now_s)
+        let signature = begin(&self.scheme, &self.secrets, self.tolerance, headers, now_s)?;
+        Ok(Verifier::new(signature, &self.ignore))
     }
 
     /// What a delivery says of itself whose signature was found good before.

@@ -1,4 +1,6 @@
-//! The ways in which senders sign.
+//! The ways in which senders sign, and what they change between deliveries of one message.
+
+use onefold_canon::Pointer;
 
 /// How a sender signs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,16 @@ impl Scheme {
             Scheme::Hmac(rule) => rule.key,
             Scheme::Stripe | Scheme::GitHub | Scheme::Shopify | Scheme::None => KeyForm::Text,
         }
+    }
+
+    /// Members of its bodies that differ between deliveries of one message by design: of Stripe's, how many endpoints
+    /// have not answered yet, and which call of its API is behind it.
+    pub fn differs(&self) -> Vec<Pointer> {
+        let pointers: &[&str] = match self {
+            Scheme::Stripe => &["/pending_webhooks", "/request"],
+            _ => &[],
+        };
+        pointers.iter().map(|pointer| pointer.parse().expect("a JSON pointer")).collect()
     }
 
     /// Whether it signs a time.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use hmac::{Hmac, Mac};
 use http::HeaderMap;
+use onefold_canon::{BodyHasher, BodyKind, Pointer};
+use onefold_core::{Fingerprint, IdentityKey};
 use sha2::Sha256;
 
 use crate::{Encoding, HmacRule, Refusal, Scheme, Secret};
@@ -26,32 +28,63 @@ const SIGNATURES_MAX: usize = 16;
 ///
 /// The signature is checked as the body comes, so that nobody has to hold one whole that nobody has signed.
 pub struct Verifier {
-    /// One for each secret, over all that came so far; empty where nothing is signed.
-    macs: Vec<Hmac<Sha256>>,
-    /// Those that the sender gave; `None` where the scheme signs nothing.
-    signatures: Option<Vec<Vec<u8>>>,
+    signature: Signature,
+    content: BodyHasher,
+}
+
+/// What the body of a delivery says, for telling whether two deliveries under one id are one message: JSON by its
+/// meaning and without what the source ignores, everything else byte for byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content([u8; 32]);
+
+impl Content {
+    /// The fingerprint of a message that says this, under the store's key.
+    pub fn fingerprint(&self, secret: &IdentityKey) -> Fingerprint {
+        Fingerprint::of_message(&self.0, secret)
+    }
 }
 
 impl Verifier {
-    /// Takes the next part of the body.
-    pub fn update(&mut self, part: &[u8]) {
-        self.macs.iter_mut().for_each(|mac| mac.update(part));
+    pub(crate) fn new(signature: Signature, ignore: &[Pointer]) -> Verifier {
+        // What is no JSON is digested as it stands.
+        Verifier { signature, content: BodyHasher::new(BodyKind::Json, ignore) }
     }
 
-    /// Whether the whole body was signed by the sender.
+    /// Takes the next part of the body.
+    pub fn update(&mut self, part: &[u8]) {
+        self.signature.macs.iter_mut().for_each(|mac| mac.update(part));
+        self.content.update(part);
+    }
+
+    /// What the whole body says, where the sender has signed it.
     ///
     /// # Errors
     /// [`Refusal::Mismatch`].
-    pub fn finish(self) -> Result<(), Refusal> {
-        let Some(signatures) = self.signatures else { return Ok(()) };
-        // `verify_slice` compares in constant time.
-        let good = |mac: &Hmac<Sha256>| signatures.iter().any(|one| mac.clone().verify_slice(one).is_ok());
-        if self.macs.iter().any(good) { Ok(()) } else { Err(Refusal::Mismatch) }
+    pub fn finish(self) -> Result<Content, Refusal> {
+        self.signature.check()?;
+        Ok(Content(self.content.finish().digest))
+    }
+}
+
+/// The signature of a delivery, while its body comes.
+pub(crate) struct Signature {
+    /// One for each secret, over all that came so far; empty where nothing is signed.
+    macs: Vec<Hmac<Sha256>>,
+    /// Those that the sender gave; `None` where the scheme signs nothing.
+    given: Option<Vec<Vec<u8>>>,
+}
+
+impl Signature {
+    fn new(secrets: &[Secret], before_body: &[&[u8]], given: Vec<Vec<u8>>) -> Signature {
+        let macs = secrets.iter().map(|secret| secret.mac(before_body)).collect();
+        Signature { macs, given: Some(given) }
     }
 
-    fn new(secrets: &[Secret], before_body: &[&[u8]], signatures: Vec<Vec<u8>>) -> Verifier {
-        let macs = secrets.iter().map(|secret| secret.mac(before_body)).collect();
-        Verifier { macs, signatures: Some(signatures) }
+    fn check(self) -> Result<(), Refusal> {
+        let Some(given) = self.given else { return Ok(()) };
+        // `verify_slice` compares in constant time.
+        let good = |mac: &Hmac<Sha256>| given.iter().any(|one| mac.clone().verify_slice(one).is_ok());
+        if self.macs.iter().any(good) { Ok(()) } else { Err(Refusal::Mismatch) }
     }
 }
 
@@ -63,9 +96,9 @@ pub(crate) fn begin(
     tolerance: Duration,
     headers: &HeaderMap,
     now_s: i64,
-) -> Result<Verifier, Refusal> {
+) -> Result<Signature, Refusal> {
     match scheme {
-        Scheme::None => Ok(Verifier { macs: Vec::new(), signatures: None }),
+        Scheme::None => Ok(Signature { macs: Vec::new(), given: None }),
         Scheme::Standard => standard(secrets, tolerance, headers, now_s),
         Scheme::Stripe => stripe(secrets, tolerance, headers, now_s),
         Scheme::GitHub => plain(secrets, GITHUB, "sha256=", Encoding::Hex, headers, &[]),
@@ -81,7 +114,7 @@ fn standard(
     tolerance: Duration,
     headers: &HeaderMap,
     now_s: i64,
-) -> Result<Verifier, Refusal> {
+) -> Result<Signature, Refusal> {
     let id = one(headers, STANDARD_ID)?;
     let time = one(headers, STANDARD_TIME)?;
     let signatures = one(headers, STANDARD_SIGNATURE)?;
@@ -93,7 +126,7 @@ fn standard(
     let signatures =
         decoded(entries, Encoding::Base64, STANDARD_SIGNATURE, "it holds no signature v1,BASE64")?;
     in_time(time, STANDARD_TIME, tolerance, now_s)?;
-    Ok(Verifier::new(secrets, &[id, b".", time, b"."], signatures))
+    Ok(Signature::new(secrets, &[id, b".", time, b"."], signatures))
 }
 
 fn stripe(
@@ -101,7 +134,7 @@ fn stripe(
     tolerance: Duration,
     headers: &HeaderMap,
     now_s: i64,
-) -> Result<Verifier, Refusal> {
+) -> Result<Signature, Refusal> {
     let line = one(headers, STRIPE)?;
     let parts = || line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     let mut times = parts().filter_map(|part| part.strip_prefix(b"t="));
@@ -111,7 +144,7 @@ fn stripe(
     let entries = parts().filter_map(|part| part.strip_prefix(b"v1="));
     let signatures = decoded(entries, Encoding::Hex, STRIPE, "it holds no signature v1=HEX")?;
     in_time(time, STRIPE, tolerance, now_s)?;
-    Ok(Verifier::new(secrets, &[time, b"."], signatures))
+    Ok(Signature::new(secrets, &[time, b"."], signatures))
 }
 
 fn plain(
@@ -121,12 +154,12 @@ fn plain(
     encoding: Encoding,
     headers: &HeaderMap,
     before_body: &[&[u8]],
-) -> Result<Verifier, Refusal> {
+) -> Result<Signature, Refusal> {
     let line = one(headers, header)?;
     let entry = line.strip_prefix(prefix.as_bytes());
     let signatures =
         decoded(entry.into_iter(), encoding, header, "it holds no signature as it must be written")?;
-    Ok(Verifier::new(secrets, before_body, signatures))
+    Ok(Signature::new(secrets, before_body, signatures))
 }
 
 /// The header's one line.

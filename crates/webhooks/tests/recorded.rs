@@ -1,7 +1,6 @@
 //! Recorded bodies of providers, signed as each provider does, with secrets of the test.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -35,14 +34,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn source(scheme: Scheme) -> Source {
-    Source {
-        secrets: vec![Secret::new(SECRET, scheme.key_form()).unwrap()],
-        scheme,
-        tolerance: Duration::from_secs(300),
-        id: None,
-        entity: None,
-        version: None,
-    }
+    let secret = Secret::new(SECRET, scheme.key_form()).unwrap();
+    Source::new(scheme, [secret])
 }
 
 fn pointer(text: &str) -> Option<Place> {

@@ -1,7 +1,5 @@
 //! Every scheme against published vectors, and what each refuses.
 
-use std::time::Duration;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
 use onefold_webhooks::{
     Encoding, HmacRule, KeyForm, NotASecret, Place, Refusal, Scheme, Secret, SignError, Source, sign,
@@ -20,14 +18,7 @@ const GITHUB_SIGNATURE: &str = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7
 
 fn source(scheme: Scheme, secrets: &[&str]) -> Source {
     let form = scheme.key_form();
-    Source {
-        scheme,
-        secrets: secrets.iter().map(|text| Secret::new(text, form).unwrap()).collect(),
-        tolerance: Duration::from_secs(300),
-        id: None,
-        entity: None,
-        version: None,
-    }
+    Source::new(scheme, secrets.iter().map(|text| Secret::new(text, form).unwrap()))
 }
 
 fn headers(lines: &[(&str, &str)]) -> HeaderMap {

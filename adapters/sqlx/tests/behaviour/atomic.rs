@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use onefold::sqlx::Error;
 use onefold::{BoxError, CallError, Verdict};
-use onefold_sqlx::Error;
 use onefold_testkit::postgres::Isolation;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

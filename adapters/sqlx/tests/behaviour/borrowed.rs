@@ -1,7 +1,7 @@
 //! A transaction of the caller's.
 
+use onefold::sqlx::{Claimed, Error};
 use onefold::{CallError, State, Verdict};
-use onefold_sqlx::{Claimed, Error};
 use onefold_testkit::postgres::Isolation;
 use tokio::task::JoinSet;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use onefold::Key;
 use onefold::messages::{Destination, Message, Sending, Sink, async_trait};
-use onefold_sqlx::{Claimed, Error};
+use onefold::sqlx::{Claimed, Error};
 use onefold_testkit::postgres::Isolation;
 use onefold_testkit::wait;
 use tokio::task::JoinSet;

@@ -1,7 +1,7 @@
 //! A shop with a database and a pool of its own.
 
+use onefold::sqlx::Boundary;
 use onefold::{Call, Operation, Scope};
-use onefold_sqlx::Boundary;
 use onefold_testkit::postgres::{Database, Isolation};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{PgConnection, PgPool};

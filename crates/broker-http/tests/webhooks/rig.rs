@@ -45,14 +45,7 @@ pub struct Receiver {
 
 impl Receiver {
     pub fn new(text: &str) -> Receiver {
-        let source = Source {
-            scheme: Scheme::Standard,
-            secrets: vec![secret(text)],
-            tolerance: Duration::from_secs(300),
-            id: None,
-            entity: None,
-            version: None,
-        };
+        let source = Source::new(Scheme::Standard, [secret(text)]);
         Receiver { source: Arc::new(source), taken: Arc::default() }
     }
 

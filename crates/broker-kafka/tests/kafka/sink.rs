@@ -63,6 +63,43 @@ async fn what_the_mock_refuses_for_now_is_repeated_and_what_cannot_be_sent_is_re
 }
 
 #[tokio::test]
+async fn messages_that_the_mock_gets_together_have_an_answer_each_and_share_its_slowness() {
+    const ROUND_TRIP: Duration = Duration::from_secs(1);
+    const TOGETHER: u32 = 30;
+    let cluster = Kind::Mock.cluster("batches", 1).await.unwrap();
+    let sink = cluster.sink();
+    assert_eq!(sink.send(&cluster.message("m", None, "one")).await, Sending::Accepted);
+    for broker in 1..=3 {
+        cluster.mock().broker_round_trip_time(broker, ROUND_TRIP).unwrap();
+    }
+    let mut batch: Vec<_> = (0..TOGETHER).map(|n| cluster.message(&format!("m-{n}"), None, "one")).collect();
+    batch[3].address = "no topic".into();
+    // A round trip for each would take longer.
+    let sendings = wait::within(ROUND_TRIP * TOGETHER / 2, "all are answered", sink.send_all(batch)).await;
+    for (n, sending) in sendings.into_iter().enumerate() {
+        match n {
+            3 => assert!(matches!(sending, Sending::Refused { .. }), "{sending:?}"),
+            _ => assert_eq!(sending, Sending::Accepted),
+        }
+    }
+}
+
+/// One question for all of a batch, and no attempt of any is counted.
+#[tokio::test]
+async fn without_a_broker_of_the_mock_nothing_of_a_batch_is_sent() {
+    let cluster = Kind::Mock.cluster("no broker for a batch", 1).await.unwrap();
+    let sink = cluster.sink();
+    for broker in 1..=3 {
+        cluster.mock().broker_down(broker).unwrap();
+    }
+    assert!(matches!(sink.send(&cluster.message("m", None, "one")).await, Sending::Failed { .. }));
+    let batch: Vec<_> = (0..sink.batch()).map(|n| cluster.message(&format!("m-{n}"), None, "one")).collect();
+    let sendings = wait::within(Duration::from_secs(20), "all are answered", sink.send_all(batch)).await;
+    let put_off = |sending: &Sending| matches!(sending, Sending::NotYet { .. });
+    assert_eq!((sendings.len(), sendings.iter().all(put_off)), (sink.batch(), true), "{sendings:?}");
+}
+
+#[tokio::test]
 async fn a_confirmation_that_the_mock_gives_too_late_is_no_acceptance_and_the_copy_is_known() {
     let cluster = Kind::Mock.cluster("late confirmations", 1).await.unwrap();
     let sink = cluster.sink();

@@ -81,6 +81,48 @@ async fn of_messages_sent_at_once_only_those_that_a_queue_takes_are_accepted() {
 }
 
 #[tokio::test]
+async fn messages_handed_over_together_have_an_answer_each() {
+    let Some(server) = RabbitServer::any("RabbitMQ batches") else { return };
+    let (watcher, queue) = (Watcher::of(&server).await, name());
+    watcher.make(&queue).await;
+    let sink = sink(server.url());
+    let mut batch: Vec<Message> =
+        (0..sink.batch()).map(|n| message(&queue, &format!("m-{n}"), None, "one")).collect();
+    batch[3].address = name();
+    batch[5].address = "k".repeat(256);
+    let accepted = batch.len() as u32 - 2;
+    for (n, sending) in sink.send_all(batch).await.into_iter().enumerate() {
+        match n {
+            3 => assert!(matches!(sending, Sending::Failed { .. }), "{sending:?}"),
+            5 => assert!(matches!(sending, Sending::Refused { .. }), "{sending:?}"),
+            _ => assert_eq!(sending, Sending::Accepted),
+        }
+    }
+    assert_eq!(watcher.look(&queue).await, Some((accepted, 0)));
+}
+
+#[tokio::test]
+async fn messages_handed_over_together_do_not_wait_for_each_others_confirmations() {
+    const TOGETHER: u32 = 10;
+    let Some(server) = RabbitServer::any("RabbitMQ batches without confirmations") else { return };
+    let (watcher, queue) = (Watcher::of(&server).await, name());
+    watcher.make(&queue).await;
+    let proxy = Proxy::start(server.url()).await;
+    let sink = sink(&proxy.url);
+    let batch: Vec<_> = (0..TOGETHER).map(|n| message(&queue, &format!("m-{n}"), None, "one")).collect();
+    // Their channels are there from now on.
+    let sendings = sink.send_all(batch.clone()).await;
+    assert!(sendings.iter().all(|sending| *sending == Sending::Accepted), "{sendings:?}");
+    proxy.swallow(Swallow::ToClient);
+    let sending = tokio::spawn(async move { sink.send_all(batch).await });
+    watcher.until(&queue, "the server has all of them", |waiting, _| waiting == 2 * TOGETHER).await;
+    proxy.cut();
+    let sendings = sending.await.unwrap();
+    let failed = |sending: &Sending| matches!(sending, Sending::Failed { .. });
+    assert!(sendings.iter().all(failed), "{sendings:?}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_sent_is_refused_and_harms_nothing_else() {
     let Some(server) = RabbitServer::any("RabbitMQ refused") else { return };
     let (watcher, queue) = (Watcher::of(&server).await, name());

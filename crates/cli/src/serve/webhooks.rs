@@ -19,11 +19,9 @@ pub(super) fn of(settings: &Settings, store: &Store) -> Result<Option<Webhooks>,
 fn source(inbox: &Inbox) -> Result<WebhookSource, Failure> {
     let wrong =
         |error: &dyn std::fmt::Display| Failure::usage(format!("[[inbox]] {}: {error}", inbox.source));
-    let pointers = inbox.ignore.iter().map(|text| text.parse()).collect::<Result<_, _>>();
     Ok(WebhookSource {
         name: inbox.source.clone(),
         verify: inbox.verify.clone(),
-        ignore: pointers.map_err(|error| wrong(&error))?,
         retention: inbox.retention,
         max_waiting: inbox.max_waiting,
         handler: inbox.forward.url.parse().map_err(|error| wrong(&error))?,

@@ -96,11 +96,11 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
     if table.get("id").is_none() && matches!(scheme, Scheme::Hmac(_) | Scheme::None) {
         table.refuse("id", "required by this scheme; write id = \"/id\" or \"header:X-Id\"");
     }
-    // How many endpoints have not answered yet: it differs between deliveries of one event.
-    let differs = if scheme == Scheme::Stripe { vec!["/pending_webhooks".into()] } else { Vec::new() };
-    let ignore = ignore.unwrap_or(differs);
-    let verify = Source { scheme, secrets: secrets?, tolerance, id, entity, version };
-    Some(Inbox { source: source?, verify, ignore, retention, max_waiting, forward: forward?, reply })
+    // Read as pointers before, and refused where they are none.
+    let named = |texts: Vec<String>| texts.iter().filter_map(|text| text.parse().ok()).collect();
+    let ignore = ignore.map_or_else(|| scheme.differs(), named);
+    let verify = Source { scheme, secrets: secrets?, tolerance, id, entity, version, ignore };
+    Some(Inbox { source: source?, verify, retention, max_waiting, forward: forward?, reply })
 }
 
 /// Senders deliver again for days, and by hand for weeks: whoever forgets sooner forwards a message twice.

@@ -62,7 +62,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "concurrency",
         value: "number from 1 to 1000",
-        default: Means("`64`; with `smtp` 8, with `nats` 1000"),
+        default: Means("`64`; with `smtp` 8, with `rabbitmq` 256, with `nats` and `kafka` 1000"),
         says: "Messages on their way at once.",
     },
 ];

@@ -83,7 +83,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "ignore",
         value: "list of pointers",
-        default: Means("none; `[\"/pending_webhooks\"]` with `stripe`"),
+        default: Means("none; `[\"/pending_webhooks\", \"/request\"]` with `stripe`"),
         says: "Members of the body that may differ between deliveries under one id; anything else that differs is a conflict.",
     },
     Setting {

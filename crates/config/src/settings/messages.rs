@@ -13,8 +13,6 @@ pub struct Inbox {
     pub source: String,
     /// How its deliveries are verified and read.
     pub verify: Source,
-    /// The pointers that do not count when two deliveries under one id are compared.
-    pub ignore: Vec<String>,
     /// How long an id is known.
     pub retention: Retention,
     /// How many messages may wait for the handler; beyond that nothing is taken in.

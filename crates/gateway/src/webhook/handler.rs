@@ -162,3 +162,44 @@ async fn kept(response: Response<Incoming>, until: Instant) -> Response<Bytes> {
     *kept.headers_mut() = headers;
     kept
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onefold_core::Key;
+
+    #[test]
+    fn of_the_layers_headers_only_what_ties_a_message_to_others_goes_on_as_it_came() {
+        let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let message = Message {
+            id: Key::new("goes-on-under-this").expect("a key"),
+            destination: "inbox/shop".into(),
+            address: String::new(),
+            ordering_key: None,
+            headers: vec![
+                line("traceparent", trace),
+                line("onefold-correlation-id", "flow-7"),
+                line("onefold-causation-id", "evt-1"),
+                line("onefold-message-id", "another"),
+                line("onefold-anything", "else"),
+                line("idempotency-key", "another"),
+            ],
+            body: Vec::new(),
+        };
+        let headers = headers(&message);
+        let mut lines: Vec<_> =
+            headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        lines.sort_unstable();
+        assert_eq!(
+            lines,
+            [
+                ("idempotency-key", "\"goes-on-under-this\""),
+                ("onefold-causation-id", "evt-1"),
+                ("onefold-correlation-id", "flow-7"),
+                ("onefold-message-id", "goes-on-under-this"),
+                ("traceparent", trace),
+            ]
+        );
+    }
+}

@@ -6,8 +6,7 @@
 
 use http::{HeaderValue, Request, header};
 use hyper::body::Incoming;
-use onefold_canon::{BodyHasher, BodyKind};
-use onefold_core::{FingerprintBuilder, Problem, retry};
+use onefold_core::{Problem, retry};
 use onefold_http::{ProblemDocument, answers};
 use onefold_messages::Arrival;
 use onefold_messages::intake::{Decision, Room};
@@ -66,14 +65,9 @@ pub(super) async fn read<'g>(
     let room = room(webhooks, source).await?;
     let unread = |error| (Some(Decision::Unreadable), read_problem(error));
     let max = gateway.options.request_bytes_max.min(WEBHOOK_BYTES_MAX);
-    // What is no JSON is compared byte for byte.
-    let mut hasher = BodyHasher::new(BodyKind::Json, &source.ignore);
-    let show = |part: &[u8]| {
-        verifier.update(part);
-        hasher.update(part);
-    };
+    let show = |part: &[u8]| verifier.update(part);
     let held = Held::read(body, max, show, &gateway.options.spool_dir).await.map_err(unread)?;
-    verifier.finish().map_err(|no| refused(&no))?;
+    let content = verifier.finish().map_err(|no| refused(&no))?;
     let memory = gateway.webhook_memory.place(held.length()).await.ok_or_else(|| {
         full("many long deliveries are being stored; this one was not noted, deliver it again")
     })?;
@@ -82,9 +76,7 @@ pub(super) async fn read<'g>(
     let arrival = Arrival {
         source: source.name.clone(),
         id: said.id,
-        fingerprint: FingerprintBuilder::new(gateway.engine.identity_key())
-            .part("body", &hasher.finish().digest)
-            .finish(),
+        fingerprint: content.fingerprint(gateway.engine.identity_key()),
         entity: said.entity,
         version: said.version,
         retention: source.retention,

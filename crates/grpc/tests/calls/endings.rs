@@ -1,6 +1,6 @@
 //! What the end of a handler's work means, and what callers get.
 
-use onefold_grpc::{Meaning, NOT_DONE, OUTCOME, REJECTED};
+use onefold::grpc::{Meaning, NOT_DONE, OUTCOME, REJECTED};
 use tonic::Code;
 
 use crate::world::{World, is_problem, replayed};
@@ -73,7 +73,7 @@ async fn a_resumed_workflow_does_not_take_the_echo_of_a_lost_attempt_for_a_refus
 
 #[test]
 fn only_refusals_and_definite_nothings_are_more_than_unknown() {
-    for (code, bare, with_retry_info) in onefold_grpc::meanings() {
+    for (code, bare, with_retry_info) in onefold::grpc::meanings() {
         let may_have_happened = matches!(
             code,
             Code::Cancelled | Code::Unknown | Code::DeadlineExceeded | Code::Internal | Code::DataLoss

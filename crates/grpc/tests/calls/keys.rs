@@ -1,6 +1,6 @@
 //! Where the key of a call is, and what ties it to others.
 
-use onefold_grpc::client::{Correlate, channel, under};
+use onefold::grpc::client::{Correlate, channel, under};
 use tonic::{Code, Request};
 
 use crate::world::{Checkout, OrdersClient, World, checkout, is_problem, keyed, replayed};

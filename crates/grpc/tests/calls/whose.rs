@@ -1,7 +1,7 @@
 //! What is looked at before anything is claimed: the key and whose it is.
 
 use onefold::WhileRunning;
-use onefold_grpc::Whose;
+use onefold::grpc::Whose;
 use tonic::{Code, Request};
 
 use crate::world::{World, checkout, is_problem, keyed, replayed};

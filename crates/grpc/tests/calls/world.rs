@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use onefold::grpc::{OUTCOME, Protection, REPLAYED, Whose, rejected};
 use onefold::messages::Message;
 use onefold::{BoxError, Key, Onefold, Operation, Scope, Verdict, WhileRunning};
-use onefold_grpc::{OUTCOME, Protection, REPLAYED, Whose, rejected};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Server};

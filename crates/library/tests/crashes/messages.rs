@@ -131,9 +131,9 @@ async fn accept<B: Base>(onefold: &Onefold<B::Store>) -> bool {
         retention: Retention::Forever,
         too_old_at: None,
         body: None,
+        versioned: Some(Versioned { entity: "order 1".into(), version: 7 }),
     };
-    let versioned = Versioned { entity: "order 1".into(), version: 7 };
-    let accepted = store.accept(mark, Some(versioned), mails().to_vec()).await;
+    let accepted = store.accept(mark, mails().to_vec()).await;
     matches!(accepted.unwrap(), Consumed::Done { .. } | Consumed::Found { .. })
 }
 
@@ -170,7 +170,8 @@ async fn relay_once<B: Base>(
     provider: &Provider,
 ) -> bool {
     let store = onefold.store();
-    let take = Take { destination: MAIL.into(), limit: 10, lease, if_lost: IfLost::SendAgain };
+    let take =
+        Take { destination: MAIL.into(), limit: 10, bytes: u64::MAX, lease, if_lost: IfLost::SendAgain };
     for taken in store.take(take).await.unwrap() {
         let (id, attempt) = (taken.message.id, taken.attempt);
         let sent = match deed {

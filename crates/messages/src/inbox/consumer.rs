@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 use super::handle::From;
 use super::{Handling, Inbox, Incoming, Word};
 use crate::limits::{PAGE, REDRIVEN_POLL};
-use crate::{Inbound, Receive, Settle, wire};
+use crate::{Inbound, Receive, Settle, Told, wire};
 
 type Handler<S> = dyn Fn(Arc<Incoming>, Word) -> <S as onefold_store::AtomicStore>::Work + Send + Sync;
 
@@ -88,6 +88,12 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
         self.shared.inbox.handle(inbound, |message, word| (self.shared.handler)(message, word)).await
     }
 
+    /// Handles a delivery of which its source's contract says this; see [`Inbox::handle_as`].
+    pub async fn handle_as(&self, inbound: Inbound, told: Told) -> Handling {
+        let work = |message, word| (self.shared.handler)(message, word);
+        self.shared.inbox.handle_as(inbound, told, work).await
+    }
+
     /// Handles again, from the bodies that are kept, every message that a permit lets through for this build, in the
     /// order in which they first came. A permit for a source, without a damaged build, rebuilds a projection from its
     /// start.
@@ -152,9 +158,11 @@ impl<S: ConsumeStore + 'static> Shared<S> {
         };
         let Some(KeptMessage { headers, body }) = kept else { return Ok(None) };
         let ordering_key = wire::line(&headers, wire::ORDERING_KEY).map(str::to_owned);
+        let version = wire::line(&headers, wire::VERSION).and_then(|version| version.parse().ok());
+        let told = Told { fingerprint: entry.fingerprint, version };
         let source = entry.identity.source.clone();
         let inbound = Inbound { source, id: None, ordering_key, headers, body };
-        let subject = inner.subject(entry.identity.message.clone(), inbound);
+        let subject = inner.subject(entry.identity.message.clone(), inbound, told);
         let _turn = inner.locks.take(subject.id).await;
         let work = |message, word| (self.handler)(message, word);
         Ok(Some(inner.run(&subject, From::Inbox, work).await))

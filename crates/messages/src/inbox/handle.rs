@@ -3,26 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onefold_canon::{BodyHasher, BodyKind};
 use onefold_core::contract::Retention;
 use onefold_core::{
     Delivery, Fingerprint, FingerprintBuilder, InboxEntry, InboxState, Key, MessageIdentity, OperationId,
     judge_delivery, to_hex,
 };
-use onefold_store::{ConsumeStore, Consumed, Failure, KeptMessage, Mark, StoreError};
+use onefold_store::{ConsumeStore, Consumed, Failure, KeptMessage, Mark, StoreError, Versioned};
 
 use super::handled::{Said, cut};
-use super::{Handling, Inbox, InboxSettings, Incoming, Inner, WithoutId, Word, fingerprint};
+use super::{Handling, Inbox, InboxSettings, Incoming, Inner, WithoutId, Word};
 use crate::limits::{
     CONTENDED_PAUSE, CONTENDED_RUNS_MAX, NOT_YET_MAX, POLL_MIN, STORE_PAUSE_FIRST, STORE_PAUSE_MAX,
 };
 use crate::tally::{ONE_CONFLICT, ONE_DUPLICATE};
-use crate::{Inbound, wire};
+use crate::{Inbound, Told, wire};
 
 /// A message and how it is known.
 pub(super) struct Subject {
     pub(super) id: OperationId,
     pub(super) identity: MessageIdentity,
-    pub(super) fingerprint: Fingerprint,
+    pub(super) told: Told,
     pub(super) incoming: Arc<Incoming>,
 }
 
@@ -36,7 +37,8 @@ pub(super) enum From {
 }
 
 impl<S: ConsumeStore + 'static> Inbox<S> {
-    /// Handles a delivery: `work` makes the store's work of a message, whose end tells the word.
+    /// Handles a delivery: `work` makes the store's work of a message, whose end tells the word. What is significant of
+    /// it is its body: JSON by what it says, everything else byte for byte.
     ///
     /// The answer says what is durable, and how to settle with whoever delivered (`Settle::from`). A store that does
     /// not answer is [`Handling::Again`]. Cancellation safe: a dropped future has committed the whole, commits it
@@ -46,12 +48,25 @@ impl<S: ConsumeStore + 'static> Inbox<S> {
         inbound: Inbound,
         work: impl FnOnce(Arc<Incoming>, Word) -> S::Work,
     ) -> Handling {
+        let mut hasher = BodyHasher::new(BodyKind::Json, &[]);
+        hasher.update(&inbound.body);
+        let fingerprint = Fingerprint::of_message(&hasher.finish().digest, self.inner.store.identity_key());
+        self.handle_as(inbound, Told { fingerprint, version: None }, work).await
+    }
+
+    /// Handles a delivery as [`Inbox::handle`] does, but for what its source's contract says of it.
+    pub async fn handle_as(
+        &self,
+        inbound: Inbound,
+        told: Told,
+        work: impl FnOnce(Arc<Incoming>, Word) -> S::Work,
+    ) -> Handling {
         let inner = &self.inner;
         let (key, has_id) = match &inbound.id {
             Some(id) => (id.clone(), true),
             None => (inner.made_id("content", &[&inbound.body]), false),
         };
-        let subject = inner.subject(key, inbound);
+        let subject = inner.subject(key, inbound, told);
         let _turn = inner.locks.take(subject.id).await;
         if !has_id && inner.settings.without_id == WithoutId::Park {
             return inner.park(&subject, 0, "it has no id").await;
@@ -68,12 +83,14 @@ impl<S: ConsumeStore + 'static> Inner<S> {
         Key::new(format!("{kind}:{}", to_hex(&digest))).expect("short and not blank")
     }
 
-    pub(super) fn subject(&self, key: Key, inbound: Inbound) -> Subject {
+    pub(super) fn subject(&self, key: Key, inbound: Inbound, told: Told) -> Subject {
         let Inbound { source, id, ordering_key, mut headers, body } = inbound;
-        // What only the broker's own places say would be lost with a dead letter.
+        // What is not in the headers would be lost with a dead letter; a version is what the contract says, and nobody else.
+        headers.retain(|(name, _)| !name.eq_ignore_ascii_case(wire::VERSION));
         let places = [
             (wire::MESSAGE_ID, id.map(|id| id.as_str().to_owned())),
             (wire::ORDERING_KEY, ordering_key.clone()),
+            (wire::VERSION, told.version.map(|version| version.to_string())),
         ];
         for (name, value) in places {
             if let (Some(value), None) = (value, wire::line(&headers, name)) {
@@ -86,13 +103,14 @@ impl<S: ConsumeStore + 'static> Inner<S> {
         Subject {
             id: identity.id(secret),
             identity,
-            fingerprint: fingerprint(&body, secret),
+            told,
             incoming: Arc::new(Incoming { id: key, source, ordering_key, headers, body }),
         }
     }
 
     fn mark(&self, subject: &Subject, round: u32, keep: bool) -> Mark {
-        let Incoming { headers, body, .. } = &*subject.incoming;
+        let Incoming { headers, body, ordering_key, .. } = &*subject.incoming;
+        let versioned = ordering_key.clone().zip(subject.told.version);
         let made_at = subject.identity.message.time(self.settings.key_time);
         let too_old_at = match self.settings.retention {
             Retention::For(retention) => made_at.map(|made_at| made_at.plus(retention)),
@@ -103,10 +121,11 @@ impl<S: ConsumeStore + 'static> Inner<S> {
             round,
             identity: subject.identity.clone(),
             handler: self.settings.build.clone(),
-            fingerprint: subject.fingerprint,
+            fingerprint: subject.told.fingerprint,
             retention: self.settings.retention,
             too_old_at,
             body: keep.then(|| KeptMessage { headers: headers.clone(), body: body.clone() }),
+            versioned: versioned.map(|(entity, version)| Versioned { entity, version }),
         }
     }
 
@@ -172,7 +191,7 @@ impl<S: ConsumeStore + 'static> Inner<S> {
         let InboxSettings { consumer, build, .. } = &self.settings;
         let permits = self.store.permits(Some(consumer)).await?;
         let last = entries.iter().map(|entry| entry.round).max().unwrap_or(0);
-        Ok(Err(match judge_delivery(entries, &subject.fingerprint, build, &permits) {
+        Ok(Err(match judge_delivery(entries, &subject.told.fingerprint, build, &permits) {
             Delivery::Handle { round } => return Ok(Ok(round)),
             done @ (Delivery::Duplicate | Delivery::Parked) => {
                 if from == From::Delivery {
@@ -192,9 +211,10 @@ impl<S: ConsumeStore + 'static> Inner<S> {
     /// Another message has its id: it is kept under one of its own.
     async fn park_conflict(&self, subject: &Subject) -> Handling {
         let Incoming { id, source, ordering_key, headers, body } = (*subject.incoming).clone();
-        let key = self.made_id("conflict", &[id.as_str().as_bytes(), &body]);
+        let told = subject.told;
+        let key = self.made_id("conflict", &[id.as_str().as_bytes(), &told.fingerprint.digest]);
         let inbound = Inbound { source, id: Some(id), ordering_key, headers, body };
-        match self.park(&self.subject(key, inbound), 0, "another message has its id").await {
+        match self.park(&self.subject(key, inbound, told), 0, "another message has its id").await {
             Handling::Parked => Handling::Conflict,
             other => other,
         }

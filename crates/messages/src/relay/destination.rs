@@ -6,7 +6,9 @@ use std::time::Duration;
 use onefold_core::budget::BudgetSettings;
 use onefold_core::retry::Backoff;
 
-use crate::limits::{ATTEMPTS, BATCHES, BUDGET_WINDOW, CONCURRENCY, LEASE_SLACK, SENDING_TIMEOUT};
+use crate::limits::{
+    ATTEMPTS, BATCHES, BUDGET_WINDOW, CONCURRENCY, LEASE_SLACK, ON_WAY_BYTES, SENDING_TIMEOUT,
+};
 use crate::{LookUp, Sink};
 
 /// A destination of a relay: its name in messages, its sink, and how it is sent to.
@@ -16,6 +18,7 @@ pub struct Destination {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) attempts: Option<u32>,
     pub(super) concurrency: u32,
+    pub(super) bytes: u64,
     pub(super) timeout: Duration,
     pub(super) backoff: Backoff,
     pub(super) budget: BudgetSettings,
@@ -31,6 +34,7 @@ impl Destination {
             sink: Arc::new(sink),
             attempts: Some(ATTEMPTS),
             concurrency: CONCURRENCY.max(batches),
+            bytes: ON_WAY_BYTES,
             timeout: SENDING_TIMEOUT,
             backoff: Backoff::default(),
             budget: BudgetSettings { window: BUDGET_WINDOW, ..BudgetSettings::default() },
@@ -47,6 +51,13 @@ impl Destination {
     /// Messages on their way at once, at least one. By default 64, or four batches of a sink that takes many at once.
     pub fn concurrency(mut self, concurrency: u32) -> Destination {
         self.concurrency = concurrency.max(1);
+        self
+    }
+
+    /// Bytes of headers and bodies on their way at once, at least one; one message is always taken, however long it is. By
+    /// default 64 MiB.
+    pub fn bytes(mut self, bytes: u64) -> Destination {
+        self.bytes = bytes.max(1);
         self
     }
 

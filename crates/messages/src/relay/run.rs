@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::Destination;
-use crate::Sending;
 use crate::limits::{NOT_YET_MAX, POLL_MAX, POLL_MIN, STORE_PAUSE_FIRST, STORE_PAUSE_MAX};
+use crate::{Message, Sending};
 
 /// The reason of a message that was not sent although it was due.
 const HELD_BACK: &str = "held back: too many retries of this destination have failed lately";
@@ -31,6 +31,8 @@ const STORE_PAUSES: Backoff = Backoff { first: STORE_PAUSE_FIRST, max: STORE_PAU
 /// A sending that has ended.
 struct Ended {
     settlement: Settlement,
+    /// The length of its message.
+    bytes: u64,
     /// When it took a retry from the budget, if it did.
     retry: Option<Duration>,
 }
@@ -53,8 +55,9 @@ struct Course {
     budget: Budget,
     begun: Instant,
     on_way: JoinSet<Vec<Ended>>,
-    /// Messages that are on their way.
+    /// Messages that are on their way, and how long they are together.
     sending: u32,
+    sending_bytes: u64,
     /// Messages that were taken and are not settled, for whoever stops the relay.
     held: Arc<AtomicU64>,
     /// Settlements that the store has not taken yet.
@@ -78,6 +81,7 @@ pub(super) async fn run(
         begun: Instant::now(),
         on_way: JoinSet::new(),
         sending: 0,
+        sending_bytes: 0,
         held,
         unsettled: Vec::new(),
         store_errors: 0,
@@ -141,8 +145,12 @@ async fn answered(asking: &mut Option<Asking>) -> Asked {
 }
 
 impl Course {
+    /// How many more messages there is room for.
     fn room(&self) -> u32 {
-        self.destination.concurrency.saturating_sub(self.sending)
+        match self.sending_bytes < self.destination.bytes {
+            true => self.destination.concurrency.saturating_sub(self.sending),
+            false => 0,
+        }
     }
 
     /// Has the store write what has ended and give at most `room` messages.
@@ -151,6 +159,7 @@ impl Course {
         let take = Take {
             destination: self.destination.name.clone(),
             limit: room,
+            bytes: self.destination.bytes.saturating_sub(self.sending_bytes),
             lease: self.destination.lease(),
             if_lost: self.destination.sink.if_lost(),
         };
@@ -207,6 +216,7 @@ impl Course {
                 return;
             }
             self.sending += u32::try_from(some.len()).unwrap_or(u32::MAX);
+            self.sending_bytes += some.iter().map(|taken| bytes(&taken.message)).sum::<u64>();
             self.on_way.spawn(sent(some, self.destination.clone(), until, now));
         }
     }
@@ -214,8 +224,9 @@ impl Course {
     fn ended(&mut self, ended: Result<Vec<Ended>, tokio::task::JoinError>) {
         // A task of ours does not panic: what it runs is caught.
         let Ok(ended) = ended else { return };
-        for Ended { settlement, retry } in ended {
+        for Ended { settlement, bytes, retry } in ended {
             self.sending -= 1;
+            self.sending_bytes -= bytes;
             if settlement.sent == Sent::Delivered {
                 self.budget.succeeded(self.begun.elapsed());
                 retry.into_iter().for_each(|taken_at| self.budget.give_back(taken_at));
@@ -265,9 +276,16 @@ impl Course {
     }
 }
 
+/// The length of what a message says.
+fn bytes(message: &Message) -> u64 {
+    let headers: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+    (headers + message.body.len()) as u64
+}
+
 /// What a sending is settled by.
 struct Fence {
     id: Key,
+    bytes: u64,
     attempt: u32,
     failures: u32,
 }
@@ -278,7 +296,7 @@ async fn sent(taken: Vec<Taken>, destination: Arc<Destination>, until: Instant, 
     let (fences, messages): (Vec<Fence>, Vec<_>) = taken
         .into_iter()
         .map(|Taken { message, attempt, failures, .. }| {
-            (Fence { id: message.id.clone(), attempt, failures }, message)
+            (Fence { id: message.id.clone(), bytes: bytes(&message), attempt, failures }, message)
         })
         .unzip();
     let sink = &destination.sink;
@@ -289,10 +307,10 @@ async fn sent(taken: Vec<Taken>, destination: Arc<Destination>, until: Instant, 
         Err(_) => (Vec::new(), "the sink panicked"),
     };
     let mut answers = answers.into_iter();
-    let ended = fences.into_iter().map(|Fence { id, attempt, failures }| {
+    let ended = fences.into_iter().map(|Fence { id, bytes, attempt, failures }| {
         let sending = answers.next().unwrap_or_else(|| Sending::lost(lost, sink.if_lost()));
         let sent = meaning(sending, &destination, failures, rand::random());
-        Ended { settlement: Settlement { id, attempt, sent }, retry: (attempt > 1).then_some(now) }
+        Ended { settlement: Settlement { id, attempt, sent }, bytes, retry: (attempt > 1).then_some(now) }
     });
     ended.collect()
 }

@@ -57,7 +57,13 @@ async fn b112_a_redrive_of_the_outbox_pressed_three_times_sends_each_message_onc
     });
     store.enqueue(messages.collect()).await.unwrap();
     let take = async || {
-        let take = Take { destination: "shop".into(), limit: 1000, lease: DAY, if_lost: IfLost::SendAgain };
+        let take = Take {
+            destination: "shop".into(),
+            limit: 1000,
+            bytes: u64::MAX,
+            lease: DAY,
+            if_lost: IfLost::SendAgain,
+        };
         store.take(take).await.unwrap()
     };
     assert_eq!(take().await.len(), ALL);

@@ -81,6 +81,35 @@ async fn b95_several_relays_never_send_one_message_at_once() {
 }
 
 #[tokio::test]
+async fn no_more_bytes_are_on_their_way_than_may_be_and_one_message_more() {
+    let outbox = outbox(None);
+    let (slow, fast) = (Scripted::new(|_, _| Step::Hang), Scripted::new(|_, _| accepted()));
+    let long = |n| Message { body: vec![b'x'; 400], ..message(&format!("long{n}"), "slow", None) };
+    outbox.put((0..20).map(long).collect()).await;
+    let _relay = outbox.relay(vec![slow.destination("slow").bytes(1000), fast.destination("fast")]);
+    wait::until("some are on their way", || slow.order().len() >= 3).await;
+    for n in 0..20 {
+        let id = format!("fast{n}");
+        outbox.put(vec![message(&id, "fast", None)]).await;
+        outbox.becomes(&id, OutboxState::Delivered).await;
+    }
+    assert_eq!(slow.order().len(), 3);
+}
+
+#[tokio::test]
+async fn messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other() {
+    let outbox = outbox(None);
+    let sink = Scripted::new(|_, _| accepted());
+    let long = |n| Message { body: vec![b'x'; 400], ..message(&format!("long{n}"), "shop", None) };
+    outbox.put((0..5).map(long).collect()).await;
+    let relay = outbox.relay(vec![sink.destination("shop").bytes(10)]);
+    for n in 0..5 {
+        outbox.becomes(&format!("long{n}"), OutboxState::Delivered).await;
+    }
+    assert_eq!(relay.stop(Duration::from_secs(10)).await, 0);
+}
+
+#[tokio::test]
 async fn b96_slow_destination_holds_up_nobody_else() {
     let outbox = outbox(None);
     let (slow, fast) = (Scripted::new(|_, _| Step::Hang), Scripted::new(|_, _| accepted()));

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use onefold_core::{Delivery, InboxState, Kept};
 use onefold_store::{
-    Atomically, ConsumeStore, Consumed, Ended, Entry, Finish, IfLost, InboxQuery, OutboxStore, Sent, refusal,
+    Atomically, ConsumeStore, Consumed, Ended, Entry, Finish, IfLost, InboxQuery, Mark, OutboxStore, Sent,
+    Versioned, refusal,
 };
 
 use crate::fixture::claim_under;
-use crate::messages::{DAY, Handler, Messages, is_processed, message};
+use crate::messages::{DAY, ENTITY, Handler, Messages, is_processed, message};
 
 fn finished(finish: Finish) -> Ended {
     Ended::Finished { finish, kept: Kept::Nothing, resource: None }
@@ -73,6 +74,62 @@ pub async fn message_that_failed_is_handled_and_its_failures_stay<S: ConsumeStor
     let found = m.consume(&mark, &succeeds().row("more")).await;
     assert!(matches!(found, Consumed::Found { .. }), "{found:?}");
     assert_eq!(m.rows().await, ["points"]);
+}
+
+/// A message about a version of the one entity.
+fn versioned<S: ConsumeStore + OutboxStore>(m: &Messages<S>, event: &str, round: u32, version: i64) -> Mark {
+    let versioned = Some(Versioned { entity: ENTITY.into(), version });
+    Mark { versioned, ..m.mark(event, round, "41") }
+}
+
+fn state(consumed: &Consumed) -> InboxState {
+    let Consumed::Done { state, .. } = consumed else { panic!("{consumed:?}") };
+    *state
+}
+
+/// Where the source's contract says the version. It counts with what the handler writes.
+pub async fn message_that_is_not_newer_reaches_no_handler<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
+    let handled = async |event, round, version| {
+        let handler = succeeds().row(&format!("{event}/{round}"));
+        state(&m.consume(&versioned(&m, event, round, version), &handler).await)
+    };
+    assert_eq!(handled("evt-2", 0, 2).await, InboxState::Processed);
+    assert_eq!(handled("evt-1", 0, 1).await, InboxState::Superseded);
+    assert_eq!(handled("evt-0", 0, 2).await, InboxState::Superseded, "of two with one version the first");
+    assert_eq!(m.rows().await.len(), 1);
+    assert_eq!(handled("evt-2", 1, 2).await, InboxState::Processed, "a message does not supersede itself");
+    let failed = m.consume(&versioned(&m, "evt-4", 0, 4), &Handler::new(|| Ended::NotDone)).await;
+    assert_eq!(failed, Consumed::NotDone);
+    let refused = Handler::new(|| refusal("no such product"));
+    let rejected = m.consume(&versioned(&m, "evt-5", 0, 5), &refused).await;
+    assert_eq!(state(&rejected), InboxState::Rejected);
+    assert_eq!(
+        handled("evt-3", 0, 3).await,
+        InboxState::Processed,
+        "those that were not done left no version"
+    );
+    assert_eq!(m.rows().await.len(), 3);
+}
+
+/// However many come at once.
+pub async fn one_handler_of_equal_versions_at_once_runs<S: ConsumeStore + OutboxStore + 'static>(
+    m: Messages<S>,
+) {
+    let m = Arc::new(m);
+    let deliveries: Vec<_> = (0..8)
+        .map(|n| {
+            let m = m.clone();
+            tokio::spawn(async move {
+                let mark = versioned(&m, &format!("evt-{n}"), 0, 1);
+                state(&m.consume_in_the_end(&mark, &succeeds().row(&format!("evt-{n}"))).await)
+            })
+        })
+        .collect();
+    let mut processed = 0;
+    for delivery in deliveries {
+        processed += u32::from(delivery.await.expect("no delivery fails") == InboxState::Processed);
+    }
+    assert_eq!((processed, m.rows().await.len()), (1, 1));
 }
 
 /// Its dead letter may be sent again.

@@ -315,8 +315,8 @@ pub async fn versions_are_looked_through_in_steps_that_come_to_all<S: ConsumeSto
 ) {
     for n in 0..6 {
         let versioned = Versioned { entity: format!("product-{n}"), version: 1 };
-        let mark = m.mark(&format!("evt-{n}"), 0, "41");
-        m.store.accept(mark, Some(versioned), Vec::new()).await.expect("the store works");
+        let mark = Mark { versioned: Some(versioned), ..m.mark(&format!("evt-{n}"), 0, "41") };
+        m.store.accept(mark, Vec::new()).await.expect("the store works");
     }
     m.clock.pass(DAY);
     assert_eq!(m.store.sweep_inbox(100).await.expect("the store works"), 6);

@@ -14,6 +14,49 @@ fn dead() -> Sent {
     Sent::Dead { reason: "refused".into() }
 }
 
+/// A message that is long.
+fn long(id: &str, ordering_key: Option<&str>) -> Message {
+    Message { body: vec![b'x'; 1000], ..message(id, ordering_key) }
+}
+
+/// The ids of what is given within so many bytes.
+async fn within<S: ConsumeStore + OutboxStore>(m: &Messages<S>, bytes: u64) -> Vec<String> {
+    let if_lost = IfLost::SendAgain;
+    let take = Take { destination: "shop".into(), limit: 10, bytes, lease: SENDING, if_lost };
+    let taken = m.store.take(take).await.expect("the store works");
+    taken.iter().map(|taken| taken.message.id.as_str().to_owned()).collect()
+}
+
+/// Those that wait behind others of their key do not count, and those whose sendings were lost do.
+pub async fn no_more_bytes_are_given_than_are_asked_for_but_for_one_message<S: ConsumeStore + OutboxStore>(
+    m: Messages<S>,
+) {
+    let all = [("a-1", Some("a")), ("a-2", Some("a")), ("b-1", None), ("c-1", None), ("d-1", None)];
+    for (id, key) in all {
+        m.enqueue(&[long(id, key)]).await;
+        m.clock.pass(Duration::from_millis(1));
+    }
+    assert_eq!(within(&m, 10).await, ["a-1"], "the first whatever its length");
+    assert_eq!(within(&m, 2500).await, ["b-1", "c-1"]);
+    m.enqueue(&[message("e-1", None)]).await;
+    assert_eq!(within(&m, 1500).await, ["d-1", "e-1"]);
+    assert!(within(&m, 10).await.is_empty());
+    m.clock.pass(SENDING);
+    let mut again = Vec::new();
+    loop {
+        let given = within(&m, 2500).await;
+        assert!(given.len() <= 3 && given.iter().filter(|id| *id != "e-1").count() <= 2, "{given:?}");
+        if given.is_empty() {
+            break;
+        }
+        again.extend(given);
+    }
+    again.sort();
+    assert_eq!(again, ["a-1", "b-1", "c-1", "d-1", "e-1"]);
+    assert!(m.settle("a-1", 2, Sent::Delivered).await);
+    assert_eq!(within(&m, 10).await, ["a-2"]);
+}
+
 /// As it was, in every part.
 pub async fn message_is_given_to_one_and_comes_back_as_it_was<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
     let sent = message("m-1", None);
@@ -149,7 +192,8 @@ pub async fn destinations_hold_up_nothing_of_each_other<S: ConsumeStore + Outbox
     let other = Message { destination: "mail".into(), ..message("o-1", Some("a")) };
     m.enqueue(&[other.clone(), message("a-1", Some("a"))]).await;
     assert_eq!(m.ids().await, ["a-1"]);
-    let take = Take { destination: "mail".into(), limit: 1, lease: SENDING, if_lost: IfLost::Hold };
+    let take =
+        Take { destination: "mail".into(), limit: 1, bytes: u64::MAX, lease: SENDING, if_lost: IfLost::Hold };
     assert_eq!(m.store.take(take).await.expect("the store works")[0].message, other);
 }
 
@@ -222,7 +266,13 @@ pub async fn ends_and_what_they_let_go_are_one_call<S: ConsumeStore + OutboxStor
     let end = |id: &str, attempt, sent| Settlement { id: key(id), attempt, sent };
     let again = Sent::Again { after: Duration::ZERO, counted: true, reason: "busy".into() };
     let ends = vec![end("c-1", 1, again), end("a-1", 1, Sent::Delivered), end("b-1", 7, Sent::Delivered)];
-    let take = Take { destination: "shop".into(), limit: 10, lease: SENDING, if_lost: IfLost::SendAgain };
+    let take = Take {
+        destination: "shop".into(),
+        limit: 10,
+        bytes: u64::MAX,
+        lease: SENDING,
+        if_lost: IfLost::SendAgain,
+    };
     let (ended, taken) = m.store.settle_and_take(ends, take).await.expect("the store works");
     assert_eq!(ended, [true, true, false]);
     let mut given: Vec<_> =

@@ -1,107 +1,12 @@
-//! Webhooks into an inbox, as their sender meets the route.
-
-#[path = "../examples/webhooks.rs"]
-mod example;
+//! The route, as its sender meets it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use http::{HeaderMap, Request};
-use http_body_util::BodyExt;
-use onefold::inbox::Handled;
-use onefold::webhooks::{Encoding, HmacRule, KeyForm, Place, Scheme, Secret, Source, sign};
-use onefold::{BoxError, Onefold, SqliteTx};
-use onefold_axum::Webhooks;
-use serde_json::{Value, json};
-use tower::Service;
+use onefold::webhooks::{Encoding, HmacRule, KeyForm, Place, Scheme, Source, sign};
 
-const KEY: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
-
-struct Shop {
-    router: Router,
-    onefold: Onefold,
-    fails: Arc<AtomicBool>,
-    _directory: tempfile::TempDir,
-}
-
-struct Got {
-    status: u16,
-    headers: HeaderMap,
-    body: Value,
-}
-
-fn secret() -> Secret {
-    Secret::new(KEY, KeyForm::Whsec).unwrap()
-}
-
-fn now_s() -> i64 {
-    // clock: a sender signs the time
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
-}
-
-fn insert(tx: &mut SqliteTx<'_>, body: &[u8]) -> Result<Handled, BoxError> {
-    tx.execute("INSERT INTO paid VALUES (?1)", [std::str::from_utf8(body)?])?;
-    Ok(Handled::Done)
-}
-
-impl Shop {
-    fn open() -> Shop {
-        Shop::with(Source::new(Scheme::Standard, [secret()]))
-    }
-
-    fn with(source: Source) -> Shop {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("shop.db");
-        let onefold = Onefold::sqlite(&path).unwrap();
-        rusqlite::Connection::open(&path).unwrap().execute_batch("CREATE TABLE paid (body TEXT)").unwrap();
-        let fails = Arc::new(AtomicBool::new(false));
-        let told = fails.clone();
-        let consumer = onefold.inbox("orders").consumer(move |tx, message| {
-            let handled = insert(tx, &message.body)?;
-            if told.load(Ordering::SeqCst) { Err("a bug of the business".into()) } else { Ok(handled) }
-        });
-        let webhooks = Webhooks::new("shop", source, consumer).delivery_bytes_max(64);
-        let router = Router::new().route("/hooks", webhooks.route());
-        Shop { router, onefold, fails, _directory: directory }
-    }
-
-    async fn paid(&self) -> i64 {
-        let count = self
-            .onefold
-            .read(|own| Ok(own.query_row("SELECT count(*) FROM paid", [], |row| row.get::<_, i64>(0))?));
-        count.await.unwrap()
-    }
-
-    async fn send(&self, lines: &[(&str, String)], body: Body) -> Got {
-        let mut request = Request::post("/hooks");
-        for (name, value) in lines {
-            request = request.header(*name, value);
-        }
-        let response = self.router.clone().call(request.body(body).unwrap()).await.unwrap();
-        let (parts, body) = response.into_parts();
-        let bytes = body.collect().await.unwrap().to_bytes();
-        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        Got { status: parts.status.as_u16(), headers: parts.headers, body }
-    }
-
-    async fn deliver(&self, id: &str, body: &str) -> Got {
-        let signed = sign(id, now_s(), body.as_bytes(), &[secret()]).unwrap();
-        self.send(&signed, Body::from(body.to_owned())).await
-    }
-}
-
-impl Got {
-    fn is(&self, status: u16, code: &str) {
-        assert_eq!((self.status, &self.body["code"]), (status, &json!(code)), "{}", self.body);
-    }
-
-    fn says(&self, state: &str, id: &str) {
-        assert_eq!((self.status, &self.body), (200, &json!({"state": state, "message_id": id})));
-    }
-}
+use crate::rig::{Shop, now_s, secret};
 
 /// A body of these parts, that counts how many were asked for.
 fn counted(parts: Vec<&'static str>, asked: &Arc<AtomicUsize>) -> Body {
@@ -191,9 +96,4 @@ async fn what_a_signed_delivery_does_not_say_is_told() {
     let lines = [("x-id", "evt_1".to_owned()), ("x-signature", "00".repeat(32))];
     shop.send(&lines, Body::from("a")).await.is(401, "signature-invalid");
     assert_eq!(shop.paid().await, 0);
-}
-
-#[test]
-fn the_example_handles_its_message_once() {
-    example::main().unwrap();
 }
