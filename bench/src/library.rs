@@ -49,6 +49,8 @@ const P99_MAX: f64 = 1.5;
 const LOG_BYTES_MAX: f64 = 1150.0;
 /// Keys that replays choose from.
 const USED: usize = 2000;
+/// Connections of a pool that closures leave to everybody else.
+const LEFT_BY_CLOSURES: usize = 5;
 /// Callers of one hot key, and how often a new key is hot.
 const HOT_CALLERS: usize = 64;
 const HOT_ROUNDS: usize = 50;
@@ -142,7 +144,8 @@ impl Measured {
         let plain_log = runtime.block_on(log_since(&url, &before, "SELECT count(*) FROM orders"))?;
         runtime.block_on(sql(&url, "TRUNCATE orders"))?;
         let before = runtime.block_on(checkpoint(&url))?;
-        let options = Options { connections_max: self.tasks as usize + 1, ..Options::default() };
+        let connections_max = self.tasks as usize + LEFT_BY_CLOSURES;
+        let options = Options { connections_max, ..Options::default() };
         let store = runtime.block_on(PostgresStore::open(&Address::parse(&url)?, options))?;
         let engine = AtomicEngine::new(Arc::new(store), "bench", limits());
         let orders = Orders::new(engine.store().identity_key().clone());

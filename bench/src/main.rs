@@ -16,6 +16,7 @@ mod library_sqlx;
 mod load;
 mod memory;
 mod messages;
+mod messages_calls;
 mod messages_relay;
 mod nginx;
 mod postgres;

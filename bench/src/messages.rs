@@ -7,14 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use onefold_core::contract::Retention;
-use onefold_core::{FingerprintBuilder, Key, Message, MessageIdentity};
 use onefold_engine::{AtomicEngine, Limits};
-use onefold_store::{
-    AtomicStore, ConsumeStore, Consumed, Ended, IfLost, Mark, OutboxStore, Sent, Settlement, Take,
-};
-use onefold_store_postgres::{Address, PostgresStore, PostgresWork};
-use onefold_store_sqlite::{FileUse, SqliteStore, SqliteWork};
+use onefold_store::{AtomicStore, ConsumeStore, Consumed, IfLost, OutboxStore, Sent, Settlement, Take};
+use onefold_store_postgres::{Address, PostgresStore};
+use onefold_store_sqlite::{FileUse, SqliteStore};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::runtime::Runtime;
@@ -24,7 +20,11 @@ use crate::args::{Messages, Settings};
 use crate::figure::{Figure, Goal};
 use crate::histogram::Histogram;
 use crate::keys::KeyMaker;
-use crate::library_calls::{Order, Orders, Sample, TABLE, measure, perform, placed};
+use crate::library_calls::{Order, Orders, Sample, TABLE, measure, perform};
+use crate::messages_calls::{
+    DESTINATION, INSERT_SQLITE, mark, message, postgres_insert, postgres_insert_and_tell, sqlite_insert,
+    sqlite_insert_and_tell,
+};
 use crate::messages_relay::{latency, relayed, relayed_to_nats, through};
 use crate::postgres::{DATABASE, connect, database, sql};
 use crate::report::Report;
@@ -37,18 +37,13 @@ const INBOX_MIN: f64 = 0.8;
 const RELAY_MIN: f64 = 0.5;
 const LATENCY_MAX_MS: f64 = 50.0;
 const PINNED_MAX: f64 = 2.0;
-/// The destination of every message here.
-pub(crate) const DESTINATION: &str = "shop";
 /// Messages taken at once where the taking is measured.
 const TAKEN: u32 = 16;
 /// Between two takings at least: a log that a reader keeps from being cut grows by gigabytes in ten minutes otherwise.
 const TAKEN_EVERY: Duration = Duration::from_millis(10);
 
-const INSERT: &str = "INSERT INTO orders (id, basket) VALUES ($1, $2)";
 /// The table of a handler without an inbox, so that the two do not meet.
 const HANDLED: &str = "INSERT INTO handled (id, basket) VALUES ($1, $2)";
-const INSERT_SQLITE: &str = "INSERT INTO orders (id, basket) VALUES (?1, ?2)";
-
 /// What both stores do.
 pub(crate) trait MessageStore: AtomicStore + OutboxStore + ConsumeStore {}
 
@@ -364,77 +359,4 @@ impl Pairs {
         cells.extend(figures.iter().map(Figure::shown));
         report.row(cells, figures);
     }
-}
-
-/// A message of a usual size.
-pub(crate) fn message(id: &str) -> Result<Message> {
-    Ok(Message {
-        id: Key::new(id)?,
-        destination: DESTINATION.into(),
-        address: "bench.orders".into(),
-        ordering_key: None,
-        headers: vec![("content-type".into(), "application/json".into())],
-        body: vec![b'm'; 300],
-    })
-}
-
-fn mark<S: ConsumeStore>(order: &Order, store: &S) -> Result<Mark> {
-    let message = Key::new(order.id.clone())?;
-    let identity = MessageIdentity { consumer: "loyalty".into(), source: DESTINATION.into(), message };
-    let secret = store.identity_key();
-    let fingerprint = FingerprintBuilder::new(secret).part("body", order.basket.as_bytes()).finish();
-    Ok(Mark {
-        id: identity.id(secret),
-        round: 0,
-        identity,
-        handler: "1".into(),
-        fingerprint,
-        retention: Retention::Forever,
-        too_old_at: None,
-        body: None,
-        versioned: None,
-    })
-}
-
-fn postgres_insert(order: &Order) -> PostgresWork {
-    let order = order.clone();
-    PostgresWork::new(move |tx| {
-        let order = order.clone();
-        Box::pin(async move {
-            match tx.execute(INSERT, &[&order.id, &order.basket]).await {
-                Ok(_) => placed(),
-                Err(_) => Ended::NotDone,
-            }
-        })
-    })
-}
-
-fn postgres_insert_and_tell(order: &Order) -> PostgresWork {
-    let order = order.clone();
-    PostgresWork::new(move |tx| {
-        let order = order.clone();
-        Box::pin(async move {
-            let Ok(message) = message(&order.id) else { return Ended::NotDone };
-            let told = tx.execute(INSERT, &[&order.id, &order.basket]).await.is_ok()
-                && tx.enqueue(&message).await.unwrap_or(false);
-            if told { placed() } else { Ended::NotDone }
-        })
-    })
-}
-
-fn sqlite_insert(order: &Order) -> SqliteWork {
-    let order = order.clone();
-    SqliteWork::new(move |tx| match tx.execute(INSERT_SQLITE, [order.id.as_str(), order.basket]) {
-        Ok(_) => placed(),
-        Err(_) => Ended::NotDone,
-    })
-}
-
-fn sqlite_insert_and_tell(order: &Order) -> SqliteWork {
-    let order = order.clone();
-    SqliteWork::new(move |tx| {
-        let told = tx.execute(INSERT_SQLITE, [order.id.as_str(), order.basket]).is_ok()
-            && message(&order.id).is_ok_and(|message| tx.enqueue(&message).unwrap_or(false));
-        if told { placed() } else { Ended::NotDone }
-    })
 }

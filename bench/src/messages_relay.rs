@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::args::{KeysKind, Messages, Settings};
 use crate::histogram::Histogram;
 use crate::keys::KeyMaker;
-use crate::messages::{DESTINATION, message};
+use crate::messages_calls::{DESTINATION, message};
 
 /// Messages that are published before their confirmations are waited for.
 const BATCH: usize = 256;

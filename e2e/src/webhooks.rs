@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use onefold_testkit::skipped::skipped;
-use onefold_testkit::{Gateway, Request, Setup, Upstream, wait};
+use onefold_testkit::{Gateway, Request, Setup, Store, Upstream, wait};
 use serde_json::Value;
 use sha2::Sha256;
 
@@ -87,6 +87,14 @@ pub fn shopify(source: &str, topic: &str, event: &str, body: impl AsRef<[u8]>) -
         .json(body)
 }
 
+/// A delivery of a sender that signs its bodies alone, in hexadecimal digits, as Lemon Squeezy does.
+#[must_use]
+pub fn plain_hmac(source: &str, body: impl AsRef<[u8]>, secret: &str) -> Request {
+    Request::post(&format!("/inbox/{source}"))
+        .header("X-Signature", hex(&mac(secret.as_bytes(), &[body.as_ref()])))
+        .json(body)
+}
+
 /// A delivery as Standard Webhooks says, signed now.
 ///
 /// # Panics
@@ -125,6 +133,17 @@ pub fn setup(upstream: &Upstream) -> Setup {
 /// A gateway that takes in Stripe's webhooks.
 pub async fn stripe_gateway(upstream: &Upstream, forward: &str, lines: &str) -> Gateway {
     setup(upstream).section(&inbox(upstream, "stripe", "stripe", forward, lines)).start().await
+}
+
+/// The settings of [`setup`] for a gateway on this store.
+#[must_use]
+pub fn setup_on(store: &Store, upstream: &Upstream) -> Setup {
+    setup(upstream).store_url(store.url())
+}
+
+/// A gateway on this store that takes in Stripe's webhooks.
+pub async fn stripe_gateway_on(store: &Store, upstream: &Upstream, forward: &str, lines: &str) -> Gateway {
+    setup_on(store, upstream).section(&inbox(upstream, "stripe", "stripe", forward, lines)).start().await
 }
 
 /// What `onefold inbox list` shows under these filters.

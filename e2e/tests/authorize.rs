@@ -2,7 +2,11 @@
 //! made.
 
 use onefold_e2e::{ROUTE, assert_fresh, assert_problem, assert_replay, order, parallel, setup};
-use onefold_testkit::{Answer, Gate, Reply, Request, ReservedAddress, Setup, Upstream, wait};
+use onefold_testkit::{
+    Answer, Gate, Reply, Request, ReservedAddress, Setup, Store, Upstream, on_each_store, wait,
+};
+
+on_each_store!(replay_is_not_given_after_rights_were_revoked, duplicates_that_waited_are_asked_about_too,);
 
 /// Where the rights of callers are asked for.
 const AUTH: &str = "/auth";
@@ -13,25 +17,30 @@ fn asking(upstream: &Upstream, lines: &str) -> Setup {
     setup(upstream, &format!("{authorize}\n{lines}"))
 }
 
+fn asking_on(store: &Store, upstream: &Upstream, lines: &str) -> Setup {
+    asking(upstream, lines).store_url(store.url())
+}
+
 fn assert_passed_on(answer: &Answer, status: u16, body: &str) {
     assert_fresh(answer, status);
     assert_eq!(answer.text(), body);
 }
 
-#[tokio::test]
-async fn replay_is_not_given_after_rights_were_revoked() {
+async fn replay_is_not_given_after_rights_were_revoked(store: &Store) {
     for response in ["original", "current", "status"] {
         let upstream = Upstream::start().await;
-        let gateway = asking(&upstream, &format!("response = \"{response}\"")).start().await;
-        let first = gateway.send(&order("k-1")).await;
+        let gateway = asking_on(store, &upstream, &format!("response = \"{response}\"")).start().await;
+        // One store for all three.
+        let order = || order(response);
+        let first = gateway.send(&order()).await;
         assert_fresh(&first, 200);
         assert_eq!(upstream.seen_at(AUTH).len(), 0, "the upstream itself judges first requests");
-        assert!(gateway.send(&order("k-1")).await.is_replay());
+        assert!(gateway.send(&order()).await.is_replay());
         for status in [401, 403] {
             upstream.next(AUTH, Reply::status(status).json(r#"{"error":"revoked"}"#));
-            assert_passed_on(&gateway.send(&order("k-1")).await, status, r#"{"error":"revoked"}"#);
+            assert_passed_on(&gateway.send(&order()).await, status, r#"{"error":"revoked"}"#);
         }
-        assert!(gateway.send(&order("k-1")).await.is_replay(), "nothing of a refusal is remembered");
+        assert!(gateway.send(&order()).await.is_replay(), "nothing of a refusal is remembered");
         assert_eq!((upstream.count(ROUTE), upstream.seen_at(AUTH).len()), (1, 4));
     }
 }
@@ -121,10 +130,9 @@ async fn page_of_an_operation_is_asked_about_too() {
     assert_eq!(upstream.seen_at(AUTH).len(), asked, "the other contract asks nobody");
 }
 
-#[tokio::test]
-async fn duplicates_that_waited_are_asked_about_too() {
+async fn duplicates_that_waited_are_asked_about_too(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = asking(&upstream, "while_running = { wait = \"10s\" }").start().await;
+    let gateway = asking_on(store, &upstream, "while_running = { wait = \"10s\" }").start().await;
     let gate = Gate::closed();
     upstream.next(ROUTE, Reply::count().hold_after(&gate));
     upstream.always(AUTH, Reply::status(403).body("revoked"));

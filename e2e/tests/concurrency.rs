@@ -20,6 +20,7 @@ on_each_store!(
     b27_late_success_of_a_frozen_owner_changes_nothing_after_a_takeover,
     b27_word_of_a_thawed_owner_settles_the_unknown,
     b28_losers_of_the_race_are_no_errors,
+    b28_all_who_looked_before_anybody_could_write_have_one_effect,
     b30_repeat_at_another_gateway_is_a_replay,
     b30_waiter_at_another_gateway_gets_the_result,
     b33_starts_at_two_gateways_at_once_have_one_effect,
@@ -181,6 +182,27 @@ async fn b28_losers_of_the_race_are_no_errors(store: &Store) {
         parallel::assert_one_result(&parallel::answers(sent).await, b"placed");
     }
     assert_eq!(upstream.count(ROUTE), ROUNDS as u64);
+    for gateway in [&one, &two] {
+        let errors = gateway.metrics().await.sum("onefold_store_errors_total");
+        assert!(errors == 0.0, "{errors} store errors");
+    }
+}
+
+async fn b28_all_who_looked_before_anybody_could_write_have_one_effect(store: &Store) {
+    let upstream = Upstream::start().await;
+    upstream.always(ROUTE, Reply::count().body("placed"));
+    let one = gateway_on(store, &upstream, "").await;
+    let two = one.twin().await;
+    for round in 0..5 {
+        let held = store.hold_writes().await;
+        let request = order(&format!("k-{round}"));
+        let sent = parallel::send_all(&request, 20, &[one.address(), two.address()]);
+        wait::pass_time(Duration::from_millis(50), "all are to look before one of them writes").await;
+        assert_eq!(upstream.count(ROUTE), round, "nobody goes on without a claim");
+        drop(held);
+        parallel::assert_one_result(&parallel::answers(sent).await, b"placed");
+    }
+    assert_eq!(upstream.count(ROUTE), 5);
     for gateway in [&one, &two] {
         let errors = gateway.metrics().await.sum("onefold_store_errors_total");
         assert!(errors == 0.0, "{errors} store errors");

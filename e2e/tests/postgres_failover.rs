@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use onefold_e2e::kill_clients::Clients;
 use onefold_e2e::order_service::{Keys, OrderService};
-use onefold_e2e::{ROUTE, assert_replay, order, setup};
-use onefold_testkit::postgres::PostgresServer;
+use onefold_e2e::{ROUTE, assert_fresh, assert_replay, order, setup};
+use onefold_testkit::postgres::{PostgresServer, ask_at};
 use onefold_testkit::{Setup, TestDirectory, Upstream, wait};
 
 const CLIENTS: usize = 16;
@@ -23,6 +23,37 @@ async fn b128_replica_is_refused_as_a_store() {
         refused.stderr.contains("read-only") || refused.stderr.contains("does not allow writes"),
         "{refused:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b128_nobody_reads_from_a_late_replica_although_it_is_named_first() {
+    const LATE: Duration = Duration::from_secs(5);
+    const LATER: &str = "SELECT pg_last_wal_replay_lsn() < pg_last_wal_receive_lsn()";
+    const SESSIONS: &str = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'
+        AND pid <> pg_backend_pid()";
+    let directory = TestDirectory::create();
+    let Some(primary) = PostgresServer::start("a late replica", &directory, "") else { return };
+    let replica = primary.late_replica_in(&directory.file("replica"), LATE).await;
+    let upstream = Upstream::start().await;
+    let url =
+        format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres", replica.port(), primary.port());
+    let first = setup(&upstream, "").store_url(&url).start().await;
+    let second = first.twin().await;
+    for n in 0..20 {
+        let placed = order(&format!("k-{n}"));
+        let answer = first.send(&placed).await;
+        assert_fresh(&answer, 200);
+        // Long before the replica has it.
+        for gateway in [&first, &second] {
+            assert_replay(&gateway.send(&placed).await, &answer);
+            let shown = gateway.command(&["operations", "show", &answer.operation().expect("an id")]).await;
+            assert_eq!(shown.json()["state"], "succeeded", "{shown:?}");
+        }
+    }
+    let at_replica = format!("{}/postgres", replica.url());
+    assert_eq!(ask_at(&at_replica, LATER).await, "t", "it is late");
+    assert_eq!(ask_at(&at_replica, SESSIONS).await, "0", "nobody stays there");
+    assert_eq!(upstream.count(ROUTE), 20);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

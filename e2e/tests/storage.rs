@@ -2,15 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use onefold_e2e::{ROUTE, assert_fresh, assert_replay, order, parallel, setup};
-use onefold_testkit::{FragileStore, Gate, Reply, Request, Upstream, on_each_outage, wait};
+use onefold_e2e::kill_clients::Clients;
+use onefold_e2e::order_service::{Keys, OrderService};
+use onefold_e2e::{ROUTE, assert_fresh, assert_problem, assert_replay, order, parallel, setup};
+use onefold_testkit::{FragileStore, Gate, Reply, Request, Setup, Upstream, on_each_outage, wait};
 
 on_each_outage!(
     b129_store_out_of_reach_fails_closed_and_recovers_by_itself,
     b129_outage_is_visible_to_operators,
     b129_result_that_cannot_be_stored_still_reaches_the_caller_and_nothing_runs_again,
+    b129_outage_under_load_acknowledges_nothing_twice_and_ends_by_itself,
     log_that_nobody_reads_does_not_keep_the_store_from_coming_back,
 );
+
+const CLIENTS: usize = 8;
 
 async fn b129_store_out_of_reach_fails_closed_and_recovers_by_itself(mut store: FragileStore) {
     let upstream = Upstream::start().await;
@@ -81,6 +86,44 @@ async fn b129_result_that_cannot_be_stored_still_reaches_the_caller_and_nothing_
     })
     .await;
     assert_eq!(upstream.count(ROUTE), 1);
+}
+
+async fn b129_outage_under_load_acknowledges_nothing_twice_and_ends_by_itself(mut store: FragileStore) {
+    let service = OrderService::start(Keys::Ignored, 7).await;
+    let own = Setup::new(&service.url()).operation("CreateOrder", "POST", ROUTE, "lease = \"1s\"");
+    let gateway = own.store_url(store.url()).start().await;
+    let clients = Clients::start(CLIENTS, gateway.address());
+    wait::until("orders are placed", || service.orders().len() > 16).await;
+    store.go_away();
+    let refused = wait::some(wait::DEADLINE, "the store is missed", async || {
+        let answer = gateway.send(&order("during")).await;
+        (answer.status == 503).then_some(answer)
+    })
+    .await;
+    assert_problem(&refused, 503, "store-unavailable");
+    wait::pass_time(Duration::from_secs(3), "the store is to be out of reach under load").await;
+    let during = service.orders().len();
+    for n in 0..20 {
+        // Nothing that is not protected notices.
+        assert_eq!(gateway.send(&Request::get(&format!("/notes/{n}"))).await.status, 200);
+    }
+    assert_eq!(service.orders().len(), during, "nothing runs without a claim");
+    store.come_back();
+    wait::until("orders are placed again", || service.orders().len() > during + 16).await;
+    let ledger = clients.finish(Duration::from_secs(60)).await;
+    assert!(ledger.unexpected.is_empty(), "{:?}", ledger.unexpected);
+    // Of what ran when the store went away the answer could not be kept, and nobody runs it again.
+    let mut unkept = 0;
+    for (key, first) in &ledger.acknowledged {
+        let again = gateway.send(&order(key)).await;
+        match again.problem().as_deref() {
+            Some("in-progress" | "outcome-unknown") => unkept += 1,
+            _ => assert_replay(&again, first),
+        }
+    }
+    assert!(unkept <= CLIENTS, "{unkept} of {}", ledger.acknowledged.len());
+    let twice: Vec<_> = service.orders().into_iter().filter(|(_, numbers)| numbers.len() > 1).collect();
+    assert!(twice.is_empty(), "keys with two orders: {twice:?}");
 }
 
 async fn log_that_nobody_reads_does_not_keep_the_store_from_coming_back(mut store: FragileStore) {

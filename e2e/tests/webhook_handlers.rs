@@ -6,10 +6,22 @@ use std::time::Duration;
 
 use onefold_e2e::webhooks::{
     HANDLER, all_delivered, event, inbox, incoming, odd_characters_are_carried, outgoing, setup, stripe,
-    stripe_gateway,
+    stripe_gateway, stripe_gateway_on,
 };
 use onefold_e2e::{assert_problem, parallel};
-use onefold_testkit::{Answer, Gate, Gateway, Reply, ReservedAddress, Seen, Upstream, wait};
+use onefold_testkit::{
+    Answer, Gate, Gateway, Reply, ReservedAddress, Seen, Store, Upstream, on_each_store, wait,
+};
+
+on_each_store!(
+    b81_a_message_whose_handler_failed_is_not_done_and_a_redelivery_runs_it,
+    b81_with_the_handlers_answer_as_the_reply_the_sender_is_told_and_delivers_again,
+    b83_a_redelivery_is_absorbed_and_seen_and_a_permit_lets_the_kept_message_go_on_again,
+    b84_an_older_version_is_superseded_and_kept_and_of_equal_ones_the_first_counts,
+    b86_every_duplicate_is_answered_at_once_and_counted_and_nothing_waits,
+    b87_a_handler_that_asks_for_patience_is_asked_again_and_that_is_no_failure,
+    ids_and_entities_of_odd_characters_are_carried,
+);
 
 /// By entity and version.
 const ORDERED: &str = "entity = \"/data/object/id\"\nversion = \"/created\"";
@@ -57,11 +69,10 @@ async fn a_message_goes_on_under_one_key_until_it_is_accepted_and_never_again() 
     assert_eq!((upstream.seen_at(HANDLER).len(), outgoing(&gateway, &[]).await.len()), (5, 1));
 }
 
-#[tokio::test]
-async fn b81_a_message_whose_handler_failed_is_not_done_and_a_redelivery_runs_it() {
+async fn b81_a_message_whose_handler_failed_is_not_done_and_a_redelivery_runs_it(store: &Store) {
     let upstream = Upstream::start().await;
     upstream.next(HANDLER, Reply::status(500));
-    let gateway = stripe_gateway(&upstream, ", attempts = 1", "").await;
+    let gateway = stripe_gateway_on(store, &upstream, ", attempts = 1", "").await;
     let delivery = stripe(event("evt_1", "sub_1", 1, "active"));
     assert_eq!(gateway.send(&delivery).await.status, 202);
     in_state(&gateway, "dead", 1).await;
@@ -75,12 +86,11 @@ async fn b81_a_message_whose_handler_failed_is_not_done_and_a_redelivery_runs_it
     assert!(shown.stdout.contains("the sender"), "who sent it on is kept: {}", shown.stdout);
 }
 
-#[tokio::test]
-async fn b81_with_the_handlers_answer_as_the_reply_the_sender_is_told_and_delivers_again() {
+async fn b81_with_the_handlers_answer_as_the_reply_the_sender_is_told_and_delivers_again(store: &Store) {
     let upstream = Upstream::start().await;
     upstream.next(HANDLER, Reply::status(500).body("no room"));
     upstream.next(HANDLER, Reply::status(201).json(r#"{"done":true}"#));
-    let gateway = stripe_gateway(&upstream, ", attempts = 1", "reply = \"forwarded\"").await;
+    let gateway = stripe_gateway_on(store, &upstream, ", attempts = 1", "reply = \"forwarded\"").await;
     let delivery = stripe(event("evt_1", "sub_1", 1, "active"));
     let failed = gateway.send(&delivery).await;
     assert_eq!((failed.status, failed.text()), (500, "no room".into()));
@@ -140,10 +150,9 @@ async fn a_sender_learns_that_the_handler_was_not_reached_or_is_late_and_the_mes
     assert!(one_key(&handler));
 }
 
-#[tokio::test]
-async fn b83_a_redelivery_is_absorbed_and_seen_and_a_permit_lets_the_kept_message_go_on_again() {
+async fn b83_a_redelivery_is_absorbed_and_seen_and_a_permit_lets_the_kept_message_go_on_again(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = stripe_gateway(&upstream, "", "").await;
+    let gateway = stripe_gateway_on(store, &upstream, "", "").await;
     let body = event("evt_1", "sub_1", 1, "active");
     assert_eq!(gateway.send(&stripe(&body)).await.status, 202);
     all_delivered(&gateway, 1).await;
@@ -162,16 +171,19 @@ async fn b83_a_redelivery_is_absorbed_and_seen_and_a_permit_lets_the_kept_messag
     let rounds = incoming(&gateway, &[]).await;
     assert_eq!(rounds.iter().map(|entry| entry["round"].as_u64()).collect::<Vec<_>>(), [Some(0), Some(1)]);
     let permits = gateway.command(&["permits", "list"]).await;
-    assert!(permits.stdout.contains("lost its database"), "{}", permits.stdout);
+    let permits = permits.json();
+    let permit = &permits["items"][0];
+    assert_eq!(permit["reason"], "the handler lost its database", "{permit}");
+    let said = |member: &str| permit[member].as_str().is_some_and(|text| !text.is_empty());
+    assert!(said("who") && said("granted_at"), "{permit}");
     // Once: neither the permit nor a delivery lets it through again.
     assert_eq!(state(&gateway.send(&stripe(&body)).await), "duplicate");
     assert_eq!((upstream.seen_at(HANDLER).len(), outgoing(&gateway, &[]).await.len()), (2, 2));
 }
 
-#[tokio::test]
-async fn b84_an_older_version_is_superseded_and_kept_and_of_equal_ones_the_first_counts() {
+async fn b84_an_older_version_is_superseded_and_kept_and_of_equal_ones_the_first_counts(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = stripe_gateway(&upstream, "", ORDERED).await;
+    let gateway = stripe_gateway_on(store, &upstream, "", ORDERED).await;
     let send = async |id, created, status| {
         let answer = gateway.send(&stripe(event(id, "sub_1", created, status))).await;
         (answer.status, state(&answer))
@@ -194,10 +206,9 @@ async fn b84_an_older_version_is_superseded_and_kept_and_of_equal_ones_the_first
     assert!(kept.stdout.contains("incomplete"), "not lost: {}", kept.stdout);
 }
 
-#[tokio::test]
-async fn b86_every_duplicate_is_answered_at_once_and_counted_and_nothing_waits() {
+async fn b86_every_duplicate_is_answered_at_once_and_counted_and_nothing_waits(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = stripe_gateway(&upstream, "", "").await;
+    let gateway = stripe_gateway_on(store, &upstream, "", "").await;
     let delivery = stripe(event("evt_1", "sub_1", 1, "active"));
     gateway.send(&delivery).await;
     all_delivered(&gateway, 1).await;
@@ -213,29 +224,29 @@ async fn b86_every_duplicate_is_answered_at_once_and_counted_and_nothing_waits()
     assert_eq!(upstream.count(HANDLER), 1);
 }
 
-#[tokio::test]
-async fn b87_a_handler_that_asks_for_patience_is_asked_again_and_that_is_no_failure() {
-    for reply in ["accepted", "forwarded"] {
+async fn b87_a_handler_that_asks_for_patience_is_asked_again_and_that_is_no_failure(store: &Store) {
+    for (n, reply) in ["accepted", "forwarded"].into_iter().enumerate() {
         let upstream = Upstream::start().await;
         for reply in
             [Reply::status(503).header("retry-after", "1"), Reply::status(425).header("retry-after", "1")]
         {
             upstream.next(HANDLER, reply);
         }
-        let gateway = stripe_gateway(&upstream, ", attempts = 1", &format!("reply = \"{reply}\"")).await;
-        let delivery = stripe(event("evt_1", "sub_1", 1, "active"));
+        let gateway =
+            stripe_gateway_on(store, &upstream, ", attempts = 1", &format!("reply = \"{reply}\"")).await;
+        let delivery = stripe(event(&format!("evt_{n}"), "sub_1", 1, "active"));
         let first = gateway.send(&delivery).await;
         assert_eq!(first.status, if reply == "accepted" { 202 } else { 503 });
         upstream.received(HANDLER, 1).await;
         // Neither dropped nor run at once: it is known to be on its way.
         let again = gateway.send(&delivery).await;
         assert!(matches!(again.status, 202 | 425), "{again}");
-        all_delivered(&gateway, 1).await;
+        all_delivered(&gateway, n + 1).await;
         assert_eq!(upstream.seen_at(HANDLER).len(), 3);
         assert!(one_key(&upstream));
         let seen = upstream.seen_at(HANDLER);
         assert!(seen[1].at - seen[0].at >= Duration::from_secs(1), "not before it asked for");
-        assert_eq!(outgoing(&gateway, &[]).await[0]["failures"], 0);
+        assert_eq!(outgoing(&gateway, &[]).await[n]["failures"], 0);
     }
 }
 
@@ -391,9 +402,8 @@ async fn a_gateway_that_is_told_to_stop_waits_for_the_handler_and_notes_its_answ
     assert_eq!(upstream.count(HANDLER), 1);
 }
 
-#[tokio::test]
-async fn ids_and_entities_of_odd_characters_are_carried() {
+async fn ids_and_entities_of_odd_characters_are_carried(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = stripe_gateway(&upstream, "", ORDERED).await;
+    let gateway = stripe_gateway_on(store, &upstream, "", ORDERED).await;
     odd_characters_are_carried(&gateway, &upstream).await;
 }

@@ -3,16 +3,25 @@
 use std::time::Duration;
 
 use onefold_e2e::webhooks::{
-    HANDLER, OTHER_SECRET, SECRET, all_delivered, event, github, inbox, incoming, now_s, outgoing, recorded,
-    setup, shopify, standard, stripe, stripe_at, stripe_gateway,
+    HANDLER, OTHER_SECRET, SECRET, all_delivered, event, github, inbox, incoming, now_s, outgoing,
+    plain_hmac, recorded, setup, setup_on, shopify, standard, stripe, stripe_at, stripe_gateway,
+    stripe_gateway_on,
 };
 use onefold_e2e::{assert_problem, parallel};
-use onefold_testkit::{Reply, Request, Setup, Upstream, wait};
+use onefold_testkit::{Reply, Request, Setup, Store, Upstream, on_each_store, wait};
 
-#[tokio::test]
-async fn b76_a_forged_delivery_does_not_burn_the_id() {
+on_each_store!(
+    b76_a_forged_delivery_does_not_burn_the_id,
+    b77_one_id_of_two_sources_is_two_messages,
+    b79_three_deliveries_at_one_instant_are_handled_once,
+    fifty_deliveries_to_two_gateways_at_once_are_one_forward,
+    b80_two_endpoints_with_a_secret_each_are_one_message,
+    another_body_under_an_id_reaches_no_handler_and_is_kept_as_evidence,
+);
+
+async fn b76_a_forged_delivery_does_not_burn_the_id(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = stripe_gateway(&upstream, "", "").await;
+    let gateway = stripe_gateway_on(store, &upstream, "", "").await;
     let body = event("evt_1", "sub_1", 1, "active");
     let forged = gateway.send(&stripe_at("stripe", &body, "whsec_guessed", now_s())).await;
     assert_problem(&forged, 401, "signature-invalid");
@@ -38,12 +47,11 @@ async fn a_body_that_was_changed_on_its_way_is_refused_and_one_of_odd_bytes_goes
     assert_eq!(upstream.seen_at(HANDLER)[0].body, odd);
 }
 
-#[tokio::test]
-async fn b77_one_id_of_two_sources_is_two_messages() {
+async fn b77_one_id_of_two_sources_is_two_messages(store: &Store) {
     let Some(body) = recorded("github-webhooks/installation-created.payload.json") else { return };
     let upstream = Upstream::start().await;
     let sources = ["gh/app1", "gh/app2"].map(|source| inbox(&upstream, source, "github", "", ""));
-    let gateway = setup(&upstream).section(&sources.join("\n")).start().await;
+    let gateway = setup_on(store, &upstream).section(&sources.join("\n")).start().await;
     let other = [&body[..], b" "].concat();
     for (source, body) in [("gh/app1", &body), ("gh/app2", &other)] {
         let answer = gateway.send(&github(source, "72d3162e", "installation", body, SECRET)).await;
@@ -56,45 +64,42 @@ async fn b77_one_id_of_two_sources_is_two_messages() {
     assert_eq!(seen[0].header("x-github-event"), Some("installation"), "the sender's headers go on");
 }
 
-#[tokio::test]
-async fn b79_three_deliveries_at_one_instant_are_handled_once() {
-    for reply in ["accepted", "forwarded"] {
+async fn b79_three_deliveries_at_one_instant_are_handled_once(store: &Store) {
+    for (n, reply) in ["accepted", "forwarded"].into_iter().enumerate() {
         let upstream = Upstream::start().await;
         upstream.always(HANDLER, Reply::count().delay_before(Duration::from_millis(300)));
-        let gateway = stripe_gateway(&upstream, "", &format!("reply = \"{reply}\"")).await;
-        let delivery = stripe(event("evt_1", "sub_1", 1, "active"));
+        let gateway = stripe_gateway_on(store, &upstream, "", &format!("reply = \"{reply}\"")).await;
+        let delivery = stripe(event(&format!("evt_{n}"), "sub_1", 1, "active"));
         let answers = parallel::answers(parallel::send_all(&delivery, 3, &[gateway.address()])).await;
         assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 202)), "{answers:?}");
         assert_eq!(
             incoming(&gateway, &["--state", "processed"]).await.len(),
-            1,
+            n + 1,
             "durable when it is answered"
         );
-        all_delivered(&gateway, 1).await;
+        all_delivered(&gateway, n + 1).await;
         assert_eq!(upstream.count(HANDLER), 1, "{reply}");
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_deliveries_to_two_gateways_at_once_are_one_forward() {
-    for reply in ["accepted", "forwarded"] {
+async fn fifty_deliveries_to_two_gateways_at_once_are_one_forward(store: &Store) {
+    for (n, reply) in ["accepted", "forwarded"].into_iter().enumerate() {
         let upstream = Upstream::start().await;
-        let gateway = stripe_gateway(&upstream, "", &format!("reply = \"{reply}\"")).await;
+        let gateway = stripe_gateway_on(store, &upstream, "", &format!("reply = \"{reply}\"")).await;
         let twin = gateway.twin().await;
-        let delivery = stripe(event("evt_1", "sub_1", 1, "active"));
+        let delivery = stripe(event(&format!("evt_{n}"), "sub_1", 1, "active"));
         let both = [gateway.address(), twin.address()];
         let answers = parallel::answers(parallel::send_all(&delivery, 50, &both)).await;
         assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 202)), "{answers:?}");
-        all_delivered(&gateway, 1).await;
+        all_delivered(&gateway, n + 1).await;
         assert_eq!(upstream.count(HANDLER), 1, "{reply}");
     }
 }
 
-#[tokio::test]
-async fn b80_two_endpoints_with_a_secret_each_are_one_message() {
+async fn b80_two_endpoints_with_a_secret_each_are_one_message(store: &Store) {
     let upstream = Upstream::start().await;
     let both = "secrets = [\"env:HOOK_SECRET\", \"env:OTHER_SECRET\"]";
-    let gateway = stripe_gateway(&upstream, "", both).await;
+    let gateway = stripe_gateway_on(store, &upstream, "", both).await;
     let body = |pending: u32| {
         let event = event("evt_1", "sub_1", 1, "active");
         event.replacen('{', &format!("{{\"pending_webhooks\":{pending},"), 1)
@@ -133,10 +138,9 @@ async fn secrets_change_without_a_gap_and_the_old_one_ends() {
     assert_eq!(upstream.count(HANDLER), 3);
 }
 
-#[tokio::test]
-async fn another_body_under_an_id_reaches_no_handler_and_is_kept_as_evidence() {
+async fn another_body_under_an_id_reaches_no_handler_and_is_kept_as_evidence(store: &Store) {
     let upstream = Upstream::start().await;
-    let gateway = stripe_gateway(&upstream, "", "").await;
+    let gateway = stripe_gateway_on(store, &upstream, "", "").await;
     assert_eq!(gateway.send(&stripe(event("evt_1", "sub_1", 1, "active"))).await.status, 202);
     upstream.reached(HANDLER, 1).await;
     let other = event("evt_1", "sub_1", 1, "incomplete");
@@ -242,7 +246,11 @@ async fn every_scheme_is_taken_in_and_a_large_body_goes_on_byte_for_byte() {
     let sources = ["standard", "github", "shopify"].map(|scheme| inbox(&upstream, scheme, scheme, "", ""));
     let none = inbox(&upstream, "plain", "none", "", "id = \"header:X-Id\"")
         .replace("secrets = [\"env:HOOK_SECRET\"]", "");
-    let gateway = setup(&upstream).section(&sources.join("\n")).section(&none).start().await;
+    let lines = "id = \"/data/id\"\nsignature = { header = \"X-Signature\" }";
+    let hmac = inbox(&upstream, "lemon", "hmac", "", lines);
+    let gateway = setup(&upstream).section(&sources.join("\n")).section(&hmac).section(&none).start().await;
+    let forged = gateway.send(&plain_hmac("lemon", &order, OTHER_SECRET)).await;
+    assert_problem(&forged, 401, "signature-invalid");
     let large = format!(r#"{{"x":"{}"}}"#, "x".repeat(400 << 10)).into_bytes();
     let deliveries = [
         (standard("standard", "msg_1", &order), &order),
@@ -250,6 +258,7 @@ async fn every_scheme_is_taken_in_and_a_large_body_goes_on_byte_for_byte() {
         (shopify("shopify", "orders/create", "e-1", &order), &order),
         // One event under two topics is two messages.
         (shopify("shopify", "orders/paid", "e-1", &order), &order),
+        (plain_hmac("lemon", &order, SECRET), &order),
         (Request::post("/inbox/plain").header("X-Id", "1").json(&large), &large),
     ];
     for (n, (delivery, body)) in deliveries.iter().enumerate() {

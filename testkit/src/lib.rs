@@ -6,6 +6,7 @@
 
 pub mod answer;
 pub mod binary;
+pub mod browser;
 pub mod client;
 pub mod directory;
 pub mod expired;
@@ -39,6 +40,7 @@ mod upstream_service;
 
 pub use answer::Answer;
 pub use binary::{Ended, onefold};
+pub use browser::Browser;
 pub use client::Connection;
 pub use directory::TestDirectory;
 pub use gate::Gate;

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -139,33 +140,25 @@ impl PostgresServer {
     /// # Panics
     /// When it does not start.
     pub async fn synchronous_replica_in(&self, folder: &Path) -> PostgresServer {
-        let replica = self.copy_in(folder);
+        let replica = self.replica_in(folder, "");
         run(&self.url, "ALTER SYSTEM SET synchronous_standby_names = '*'").await;
         run(&self.url, "SELECT pg_reload_conf()").await;
-        self.streams_to_one("sync").await;
+        self.has_replica("sync").await;
         replica
     }
 
-    /// A streaming replica of it in this folder, for which the primary does not wait.
+    /// A streaming replica of it in this folder, which shows what the primary has committed so much later.
     ///
     /// # Panics
     /// When it does not start.
-    pub async fn asynchronous_replica_in(&self, folder: &Path) -> PostgresServer {
-        let replica = self.copy_in(folder);
-        self.streams_to_one("async").await;
+    pub async fn late_replica_in(&self, folder: &Path, late: Duration) -> PostgresServer {
+        let delay = format!("recovery_min_apply_delay = {}ms\n", late.as_millis());
+        let replica = self.replica_in(folder, &delay);
+        self.has_replica("async").await;
         replica
     }
 
-    async fn streams_to_one(&self, state: &str) {
-        let attached = format!("SELECT count(*) FROM pg_stat_replication WHERE sync_state = '{state}'");
-        wait::until_within(servers::START_DEADLINE, "the replica is attached", async || {
-            first(rows(&self.url, &attached).await).as_deref() == Some("1")
-        })
-        .await;
-    }
-
-    /// A replica that has been started.
-    fn copy_in(&self, folder: &Path) -> PostgresServer {
+    fn replica_in(&self, folder: &Path, settings: &str) -> PostgresServer {
         let basebackup =
             servers::program("pg_basebackup", &versions()).expect("it is installed with the server");
         self.user.make_folder(folder).expect("a folder for the replica");
@@ -178,7 +171,7 @@ impl PostgresServer {
         let port = servers::free_port();
         let config = data.join("postgresql.conf");
         let before = std::fs::read_to_string(&config).expect("the copy's settings");
-        std::fs::write(&config, format!("{before}\nport = {port}\n")).expect("the copy's settings");
+        std::fs::write(&config, format!("{before}\nport = {port}\n{settings}")).expect("the copy's settings");
         let process = start(&self.program, self.user, folder).expect("the replica starts");
         PostgresServer {
             process,
@@ -188,6 +181,14 @@ impl PostgresServer {
             port,
             url: format!("postgres://postgres@127.0.0.1:{port}"),
         }
+    }
+
+    async fn has_replica(&self, sync_state: &str) {
+        let attached = format!("SELECT count(*) FROM pg_stat_replication WHERE sync_state = '{sync_state}'");
+        wait::until_within(servers::START_DEADLINE, "the replica is attached", async || {
+            first(rows(&self.url, &attached).await).as_deref() == Some("1")
+        })
+        .await;
     }
 
     /// Makes a replica the primary.

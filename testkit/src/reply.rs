@@ -3,12 +3,15 @@
 //! A reply is data: how long to wait and before which gate, before and after the effect, and what to send.
 //! The effect is the addition to the count; it happens between the two waits unless the reply closes first.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
 use crate::gate::Gate;
+use crate::upstream::Seen;
 
 /// How a cut body announces what never comes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,6 +64,17 @@ pub struct Reply {
     pub(crate) trailers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) content: Content,
     pub(crate) close: Close,
+    pub(crate) effect_if: Option<EffectIf>,
+}
+
+/// Whether a request has an effect.
+#[derive(Clone)]
+pub(crate) struct EffectIf(Arc<dyn Fn(&Seen) -> bool + Send + Sync>);
+
+impl fmt::Debug for EffectIf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EffectIf")
+    }
 }
 
 /// A wait: time, and a gate.
@@ -103,6 +117,7 @@ impl Reply {
             trailers: Vec::new(),
             content,
             close: Close::Never,
+            effect_if: None,
         }
     }
 
@@ -142,6 +157,17 @@ impl Reply {
     pub fn delay_before(mut self, time: Duration) -> Self {
         self.before.time = time;
         self
+    }
+
+    /// Asks, once the wait before it is over, whether the request has its effect; it is answered all the same.
+    #[must_use]
+    pub fn effect_if(mut self, has: impl Fn(&Seen) -> bool + Send + Sync + 'static) -> Self {
+        self.effect_if = Some(EffectIf(Arc::new(has)));
+        self
+    }
+
+    pub(crate) fn has_effect(&self, seen: &Seen) -> bool {
+        self.effect_if.as_ref().is_none_or(|has| (has.0)(seen))
     }
 
     /// Waits between the effect and the answer.

@@ -4,6 +4,8 @@
 //! A store is one test's own and is given by a URL, so that gateways, commands and programs of the library find it
 //! alike. [`on_each_store!`](crate::on_each_store) runs a case over all of them: the case is written once.
 
+use tokio_postgres::NoTls;
+
 use crate::directory::TestDirectory;
 use crate::pgbouncer;
 use crate::postgres::{Database, Isolation};
@@ -26,6 +28,17 @@ pub struct Store {
 enum Place {
     File { _directory: TestDirectory },
     Database(Database),
+}
+
+/// A store that nobody writes.
+#[derive(Debug)]
+pub enum Held {
+    /// A transaction on the file.
+    #[doc(hidden)]
+    File { _connection: rusqlite::Connection },
+    /// A lock of the table.
+    #[doc(hidden)]
+    Database { _client: tokio_postgres::Client },
 }
 
 impl Store {
@@ -71,6 +84,30 @@ impl Store {
     #[must_use]
     pub fn setup(&self, upstream_url: &str) -> Setup {
         Setup::new(upstream_url).store_url(&self.url)
+    }
+
+    /// Lets everybody read records and nobody write one until it is dropped.
+    ///
+    /// # Panics
+    /// When somebody writes for too long.
+    pub async fn hold_writes(&self) -> Held {
+        match &self.place {
+            Place::File { .. } => {
+                let path = self.url.strip_prefix("sqlite:").expect("a file");
+                let connection = rusqlite::Connection::open(path).expect("opens the store");
+                connection.busy_timeout(wait::DEADLINE).expect("a patient connection");
+                connection.execute_batch("BEGIN IMMEDIATE").expect("takes the lock");
+                Held::File { _connection: connection }
+            }
+            Place::Database(database) => {
+                let (client, connection) =
+                    tokio_postgres::connect(&database.url(), NoTls).await.expect("connects");
+                tokio::spawn(connection);
+                let hold = "BEGIN; LOCK TABLE onefold.operations IN SHARE MODE";
+                client.batch_execute(hold).await.expect("takes the lock");
+                Held::Database { _client: client }
+            }
+        }
     }
 
     /// Waits until nobody holds an advisory lock in it: a lock that is left behind in a session which somebody else

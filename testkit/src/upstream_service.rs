@@ -49,7 +49,7 @@ async fn answer(state: State, request: http::Request<Incoming>) -> Result<Respon
     if reply.close == Close::BeforeEffect {
         return Err(io::Error::other("closed on purpose before the effect"));
     }
-    let count = count(&state, &seen, &head);
+    let count = if reply.has_effect(&seen) { count(&state, &seen, &head) } else { 0 };
     reply.after.over().await;
     if reply.close == Close::AfterEffect {
         return Err(io::Error::other("closed on purpose after the effect"));

@@ -1,4 +1,4 @@
-//! Servers that some tests need: the environment's, else installed ones, else installed here where that may be.
+//! Servers, and a browser, that some tests need: the environment's, else installed ones, else installed here where that may be.
 //!
 //! Tests start the servers themselves from what is installed (`testkit`); this only sees to it that something is. It
 //! installs on Debian as root and nowhere else, and with `ONEFOLD_INSTALL=no` not even there. What cannot be had is
@@ -61,6 +61,20 @@ const SERVERS: &[Server] = &[
         program: "aiosmtpd",
         versions: None,
         package: "python3-aiosmtpd",
+    },
+    Server {
+        name: "Chromium",
+        variable: "ONEFOLD_CHROMIUM",
+        program: "chromium",
+        versions: None,
+        package: "chromium",
+    },
+    Server {
+        name: "ChromeDriver",
+        variable: "ONEFOLD_CHROMEDRIVER",
+        program: "chromedriver",
+        versions: None,
+        package: "chromium-driver",
     },
 ];
 

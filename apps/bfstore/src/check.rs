@@ -5,48 +5,47 @@
 //! somebody's hand. It is named and left as it is; what is to be done about it is a person's matter. Only reads.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::process::ExitCode;
 
-use crate::story::books::{lines, open};
+use crate::story::Ledgers;
 
 /// Marks of one kind whose effect is not there: the service, what kind, and how they are found.
 const MARKS: &[(&str, &str, &str)] = &[
     (
         "order",
         "PlaceOrder has succeeded, and there is no order",
-        "SELECT key FROM onefold_operations JOIN onefold_outcomes USING (seq) WHERE operation = 'PlaceOrder'
+        "SELECT key FROM {operations} WHERE operation = 'PlaceOrder'
          AND state = 2 AND key NOT IN (SELECT checkout_id FROM orders)",
     ),
     (
         "order",
         "FulfilOrder has succeeded, and the order is not fulfilled",
-        "SELECT key FROM onefold_operations JOIN onefold_outcomes USING (seq) WHERE operation = 'FulfilOrder'
+        "SELECT key FROM {operations} WHERE operation = 'FulfilOrder'
          AND state = 2 AND key NOT IN (SELECT 'order-' || order_id FROM orders WHERE status <> 'placed')",
     ),
     (
         "order",
         "ConfirmOrder has succeeded, and the order is as it was",
-        "SELECT correlation_id FROM onefold_operations JOIN onefold_outcomes USING (seq)
+        "SELECT correlation_id FROM {operations}
          WHERE operation = 'ConfirmOrder' AND state = 2
          AND correlation_id NOT IN (SELECT checkout_id FROM orders WHERE status <> 'placed')",
     ),
     (
         "inventory",
         "Reserve has succeeded, and there is no reservation",
-        "SELECT key FROM onefold_operations JOIN onefold_outcomes USING (seq) WHERE operation = 'Reserve'
+        "SELECT key FROM {operations} WHERE operation = 'Reserve'
          AND state = 2 AND key NOT IN (SELECT reservation_id FROM reservations)",
     ),
     (
         "payment",
         "Capture has succeeded, and there is no capture",
-        "SELECT key FROM onefold_operations JOIN onefold_outcomes USING (seq) WHERE operation = 'Capture'
+        "SELECT key FROM {operations} WHERE operation = 'Capture'
          AND state = 2 AND key NOT IN (SELECT payment_attempt_id FROM captures)",
     ),
     (
         "notification",
         "the message is processed, and nobody has asked for a mail",
-        "SELECT message FROM onefold_inbox WHERE consumer = 'notification' AND state = 1 AND message NOT IN (
+        "SELECT message FROM {inbox} WHERE consumer = 'notification' AND state = 1 AND message NOT IN (
             SELECT 'order-' || order_id || CASE event WHEN 'order.confirmed' THEN '/confirmed' ELSE '/captured' END
                 || '/notification' FROM requests)",
     ),
@@ -54,29 +53,30 @@ const MARKS: &[(&str, &str, &str)] = &[
         "notification",
         "a mail was asked for, and its effect is not noted",
         "SELECT DISTINCT 'order-' || order_id || '/ORDER_CONFIRMED' FROM requests
-         WHERE 'order-' || order_id || '/ORDER_CONFIRMED' NOT IN (SELECT key FROM onefold_effects)",
+         WHERE 'order-' || order_id || '/ORDER_CONFIRMED' NOT IN (SELECT key FROM {effects})",
     ),
     (
         "loyalty",
         "the message is processed, and there is no award",
-        "SELECT DISTINCT message FROM onefold_inbox WHERE consumer = 'loyalty' AND state = 1
-         AND replace(message, '/confirmed/loyalty', '/POINTS') NOT IN (SELECT key FROM onefold_effects)",
+        "SELECT DISTINCT message FROM {inbox} WHERE consumer = 'loyalty' AND state = 1
+         AND replace(message, '/confirmed/loyalty', '/POINTS') NOT IN (SELECT key FROM {effects})",
     ),
     (
         "storefront",
         "the version is applied, and the price is another",
-        "SELECT entity || ' ' || version FROM onefold_projections WHERE NOT EXISTS (
-            SELECT 1 FROM prices WHERE 'product/' || product = entity AND prices.version = onefold_projections.version)",
+        "SELECT entity || ' ' || version FROM {projections} WHERE NOT EXISTS (
+            SELECT 1 FROM prices WHERE 'product/' || product = entity AND prices.version = projections.version)",
     ),
 ];
-/// Awards that are noted, by order; points that are there, by customer; what an order is worth and to whom.
-const AWARDS: &str = "SELECT replace(replace(key, 'order-', ''), '/POINTS', '') FROM onefold_effects";
-const POINTS: &str = "SELECT customer_id || '=' || points FROM points";
+/// Awards that are noted, by order, and points that are there, by customer.
+const AWARDS_AND_POINTS: &str = "SELECT replace(replace(key, 'order-', ''), '/POINTS', '') FROM {effects}
+    UNION ALL SELECT customer_id || '=' || points FROM points";
+/// What an order is worth, and to whom.
 const WORTH: &str = "SELECT order_id || '=' || customer_id || '=' || (cents / 100) FROM orders";
 
 /// Prints what is wrong.
-pub fn tell(folder: &Path) -> anyhow::Result<ExitCode> {
-    let findings = findings(folder)?;
+pub async fn tell(ledgers: &Ledgers) -> anyhow::Result<ExitCode> {
+    let findings = findings(ledgers).await?;
     if findings.is_empty() {
         println!("every mark has its effect");
         return Ok(ExitCode::SUCCESS);
@@ -88,30 +88,27 @@ pub fn tell(folder: &Path) -> anyhow::Result<ExitCode> {
 }
 
 /// Each mark without its effect, as `service: id: what is wrong`.
-pub fn findings(folder: &Path) -> anyhow::Result<Vec<String>> {
+pub async fn findings(ledgers: &Ledgers) -> anyhow::Result<Vec<String>> {
     let mut findings = Vec::new();
     for (service, wrong, sql) in MARKS {
-        let ids = lines(&open(folder, service)?, sql)?;
+        let ids = ledgers.seen(service, sql).await?;
         findings.extend(ids.iter().map(|id| format!("{service}: {id}: {wrong}")));
     }
-    findings.extend(points(folder)?);
+    findings.extend(points(ledgers).await?);
     Ok(findings)
 }
 
 /// The points of a customer are the sum of the awards.
-fn points(folder: &Path) -> anyhow::Result<Vec<String>> {
-    // Both from one moment; the orders afterwards, since an order is older than its award.
-    let loyalty = open(folder, "loyalty")?;
-    let moment = loyalty.unchecked_transaction()?;
-    let (awards, points) = (lines(&moment, AWARDS)?, lines(&moment, POINTS)?);
-    let awards: BTreeSet<String> = awards.into_iter().collect();
-    let mut sums: BTreeMap<String, (i64, i64)> = BTreeMap::new();
-    for line in points {
-        if let Some((customer, points)) = line.rsplit_once('=') {
-            sums.entry(customer.to_owned()).or_default().0 = points.parse()?;
+async fn points(ledgers: &Ledgers) -> anyhow::Result<Vec<String>> {
+    // Both in one query, so of one moment; the orders afterwards, since an order is older than its award.
+    let (mut awards, mut sums) = (BTreeSet::new(), BTreeMap::<String, (i64, i64)>::new());
+    for line in ledgers.seen("loyalty", AWARDS_AND_POINTS).await? {
+        match line.rsplit_once('=') {
+            Some((customer, points)) => sums.entry(customer.to_owned()).or_default().0 = points.parse()?,
+            None => drop(awards.insert(line)),
         }
     }
-    for line in lines(&open(folder, "order")?, WORTH)? {
+    for line in ledgers.seen("order", WORTH).await? {
         let Some((order, rest)) = line.split_once('=') else { continue };
         if let (true, Some((customer, worth))) = (awards.contains(order), rest.rsplit_once('=')) {
             sums.entry(customer.to_owned()).or_default().1 += worth.parse::<i64>()?;

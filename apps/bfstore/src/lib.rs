@@ -8,6 +8,7 @@
 pub mod check;
 pub mod contracts;
 pub mod events;
+pub mod ground;
 pub mod matrix;
 pub mod outside;
 pub mod parent;

@@ -7,12 +7,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use bfstore::ground::{Databases, Events, Ground};
 use bfstore::matrix::{Matrix, Outcome};
 use bfstore::service::Settings;
-use bfstore::stage::{Lines, Stage};
+use bfstore::stage::{Set, Stage};
+use bfstore::story::Ledgers;
 use bfstore::{SECRETS_VARIABLE, check, contracts, outside, safeguard, services, story, unprotected};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
+
+/// What the clients of brokers say of themselves is for whoever asks for it.
+const LOG: &str = "info,async_nats=warn,lapin=error";
 
 #[derive(Parser)]
 #[command(about = "A whole checkout as real services, on loopback")]
@@ -25,15 +30,19 @@ struct Args {
 enum Command {
     /// Start everything, and print what to open
     Up {
-        /// Where the databases and logs are; a temporary folder otherwise
+        /// Where the files and logs are; a temporary folder otherwise
         #[arg(long)]
         folder: Option<PathBuf>,
+        #[command(flatten)]
+        on: On,
     },
     /// Play the chapters, and compare every effect with what should have come of them
     Story {
         /// Only these
         #[arg(long)]
         chapter: Vec<u8>,
+        #[command(flatten)]
+        on: On,
     },
     /// Repeat everything by every source of repetition while the services are killed, and count the effects
     Matrix {
@@ -43,17 +52,26 @@ enum Command {
         /// Deals the sources and the kills; printed, to play the same again
         #[arg(long)]
         seed: Option<u64>,
-        /// Where the databases and logs are; a temporary folder otherwise
+        /// Where the files and logs are; a temporary folder otherwise
         #[arg(long)]
         folder: Option<PathBuf>,
+        #[command(flatten)]
+        on: On,
     },
     /// Take one protection away at a time, and show the duplicate that it prevents
-    Unprotected,
+    Unprotected {
+        /// `sqlite`, or the URL of a PostgreSQL server
+        #[arg(long, default_value = "sqlite")]
+        database: Databases,
+    },
     /// Compare marks with effects, and name each mark whose effect is not there; exit code 1 if there is one
     Check {
-        /// Where the databases are
-        #[arg(long)]
+        /// Where the files are
+        #[arg(long, default_value = ".")]
         folder: PathBuf,
+        /// `sqlite`, or the URL of the PostgreSQL server
+        #[arg(long, default_value = "sqlite")]
+        database: Databases,
     },
     /// Print what each operation promises
     Contracts,
@@ -62,7 +80,11 @@ enum Command {
     Service {
         name: String,
         #[arg(long)]
-        folder: PathBuf,
+        database: String,
+        #[arg(long)]
+        events: Events,
+        #[arg(long)]
+        place: String,
         #[arg(long)]
         listen: SocketAddr,
         /// NAME=URL
@@ -86,9 +108,26 @@ enum Command {
     },
 }
 
+/// What the services stand on.
+#[derive(clap::Args)]
+struct On {
+    /// `sqlite`, or the URL of a PostgreSQL server on which each service gets a database of its own
+    #[arg(long, default_value = "sqlite")]
+    database: Databases,
+    /// What carries events: `webhooks`, or the URL of NATS (`nats://…`) or RabbitMQ (`amqp://…`)
+    #[arg(long, default_value = "webhooks")]
+    events: Events,
+}
+
+impl On {
+    fn ground(self) -> Ground {
+        Ground { databases: self.database, events: self.events, ..Ground::default() }
+    }
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("BFSTORE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env("BFSTORE_LOG").unwrap_or_else(|_| EnvFilter::new(LOG));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     match run(Args::parse().command).await {
         Ok(code) => code,
@@ -101,18 +140,31 @@ async fn main() -> ExitCode {
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Up { folder } => up(folder).await?,
-        Command::Story { chapter } => return story::tell(&std::env::current_exe()?, &chapter).await,
-        Command::Matrix { checkouts, seed, folder } => return matrix(checkouts, seed, folder).await,
-        Command::Unprotected => return unprotected::show(&std::env::current_exe()?).await,
-        Command::Check { folder } => return check::tell(&folder),
+        Command::Up { folder, on } => up(folder, on.ground()).await?,
+        Command::Story { chapter, on } => {
+            return story::tell(&std::env::current_exe()?, &on.ground(), &chapter).await;
+        }
+        Command::Matrix { checkouts, seed, folder, on } => {
+            let seed = seed.unwrap_or_else(rand::random);
+            let ground = on.ground().renamed();
+            return matrix(Matrix { ground, checkouts, seed }, folder).await;
+        }
+        Command::Unprotected { database } => {
+            let ground = Ground { databases: database, ..Ground::default() };
+            return unprotected::show(&std::env::current_exe()?, &ground).await;
+        }
+        Command::Check { folder, database } => {
+            let ground = Ground { databases: database, ..Ground::default() };
+            return check::tell(&Ledgers::at(&ground, &folder).await?).await;
+        }
         Command::Contracts => print!("{}", contracts::printed()),
-        Command::Service { name, folder, listen, peer, rig, retention, build } => {
+        Command::Service { name, database, events, place, listen, peer, retention, build, rig } => {
             safeguard::take_away(rig)?;
             let secrets = std::env::var(SECRETS_VARIABLE).context("there are no secrets")?;
             let secrets: BTreeMap<String, String> = serde_json::from_str(&secrets)?;
             let (peers, retention) = (peer.into_iter().collect(), retention.map(Duration::from_secs));
-            let settings = Settings { name, folder, listen, peers, secrets, retention, build };
+            let settings =
+                Settings { name, database, events, place, listen, peers, secrets, retention, build };
             services::run(&settings).await?;
         }
         Command::Outside { listen } => outside::run(listen).await?,
@@ -120,27 +172,30 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn matrix(checkouts: usize, seed: Option<u64>, folder: Option<PathBuf>) -> anyhow::Result<ExitCode> {
-    let seed = seed.unwrap_or_else(rand::random);
-    println!("seed {seed}");
+async fn matrix(matrix: Matrix, folder: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    println!("seed {}", matrix.seed);
     let temporary = tempfile::tempdir()?;
     let folder = folder.unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
-    let outcome: Outcome = Matrix { checkouts, seed }.run(&std::env::current_exe()?, &folder).await?;
+    let outcome: Outcome = matrix.run(&std::env::current_exe()?, &folder).await?;
     print!("{outcome}");
     Ok(if outcome.faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn up(folder: Option<PathBuf>) -> anyhow::Result<()> {
+async fn up(folder: Option<PathBuf>, ground: Ground) -> anyhow::Result<()> {
     let temporary = tempfile::tempdir()?;
     let folder = folder.unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
-    let stage = Stage::start(&std::env::current_exe()?, &folder, Lines::Straight).await?;
+    let set = Set { ground, ..Set::default() };
+    let stage = Stage::start_set(&std::env::current_exe()?, &folder, set).await?;
     println!("shop       {}/", stage.url("storefront"));
     println!("outside    {}/happened", stage.url("outside"));
-    println!("databases  {}", folder.display());
+    println!("files      {}", folder.display());
+    for name in services::NAMES {
+        println!("{name:<14} {}", stage.settings(name, SocketAddr::from(([127, 0, 0, 1], 0)))?.database);
+    }
     println!("Ctrl-C ends everything.");
     ended().await?;
     stage.end().await;

@@ -1,26 +1,24 @@
 //! What every service has: its settings, its own database, and one listener for gRPC, pages and events.
 //!
-//! *After a crash* nothing in memory is missed: a service that is started again on its files goes on.
+//! *After a crash* nothing in memory is missed: a service that is started again on its database goes on.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use onefold::any::AnyStore;
 use onefold::inbox::InboxSettings;
 use onefold::webhooks::{KeyForm, Secret};
 use onefold::{Keeper, Onefold, Retention};
-use rusqlite::Connection;
 use tokio::net::TcpListener;
 
+use crate::ground::Events;
 use crate::safeguard::{self, Safeguard};
 use crate::{parent, rpc};
 
-/// How long a statement of our own waits for the database's one write lock.
-const BUSY: Duration = Duration::from_secs(10);
 /// How often expired records are swept.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// How long a delivered message is kept.
@@ -29,10 +27,14 @@ const SENT_KEPT: Duration = Duration::from_secs(24 * 3600);
 /// What a service is started with.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its name, which is also that of its database file.
+    /// Its name.
     pub name: String,
-    /// Where the database is.
-    pub folder: PathBuf,
+    /// The URL of its database.
+    pub database: String,
+    /// What carries events.
+    pub events: Events,
+    /// What streams and queues are named after.
+    pub place: String,
     /// Where it listens; port 0 is a free one.
     pub listen: SocketAddr,
     /// The URLs of the others, by name.
@@ -73,39 +75,24 @@ impl Settings {
     }
 }
 
-/// A service's database: the boundary, and a connection of the service's own for what needs no boundary.
+/// A service's database, a SQLite file or one on a PostgreSQL server: what is written here runs on both.
 #[derive(Clone)]
 pub struct Database {
     /// The boundary.
-    pub onefold: Onefold,
-    own: Arc<std::sync::Mutex<Connection>>,
+    pub onefold: Onefold<AnyStore>,
     _keepers: Arc<(Keeper, Keeper)>,
 }
 
 impl Database {
-    /// The file of this service, with its tables.
-    pub fn open(settings: &Settings, tables: &str) -> anyhow::Result<Database> {
-        let path = settings.folder.join(format!("{}.db", settings.name));
-        let onefold = Onefold::sqlite(&path)?;
-        let own = Connection::open(&path)?;
-        own.busy_timeout(BUSY)?;
-        own.execute_batch(tables)?;
+    /// The database of this service, with its tables.
+    pub async fn open(settings: &Settings, tables: &[&str]) -> anyhow::Result<Database> {
+        let onefold = Onefold::any(&settings.database).await?;
+        for statement in tables {
+            onefold.execute(statement, &[]).await?;
+        }
         let every = settings.sweep_every();
         let keepers = (onefold.keep(every), onefold.keep_messages(every, SENT_KEPT));
-        Ok(Database { onefold, own: Arc::new(std::sync::Mutex::new(own)), _keepers: Arc::new(keepers) })
-    }
-
-    /// Runs statements on the service's own connection, one after the other.
-    pub async fn own<A: Send + 'static>(
-        &self,
-        statements: impl FnOnce(&Connection) -> rusqlite::Result<A> + Send + 'static,
-    ) -> anyhow::Result<A> {
-        let own = self.own.clone();
-        let running = tokio::task::spawn_blocking(move || {
-            let own = own.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            statements(&own)
-        });
-        Ok(running.await??)
+        Ok(Database { onefold, _keepers: Arc::new(keepers) })
     }
 }
 

@@ -1,107 +1,96 @@
 //! Every chapter of the story, as a test: what is in every database and in the outside world afterwards is what should be
-//! there, and nothing else.
+//! there, and nothing else. Each is played on SQLite with webhooks, on PostgreSQL with NATS, and on PostgreSQL with
+//! RabbitMQ; servers that are missing here are skipped.
 
 use std::path::Path;
 use std::time::Duration;
 
+use bfstore::ground::{Databases, Events, Ground};
 use bfstore::story::CHAPTERS;
+use onefold_testkit::{NatsServer, RabbitServer, TestDirectory, postgres, skipped::skipped};
 
 /// How long payment is down: long enough for more attempts than there may be, if nothing bounded them.
 const DOWN_FOR: Duration = Duration::from_secs(3);
 
-async fn play(name: &str) {
+async fn play(name: &str, ground: &Ground) {
     let chapter = CHAPTERS.iter().find(|chapter| chapter.name == name).expect("there is such a chapter");
     let folder = tempfile::tempdir().unwrap();
-    let played = chapter.play(Path::new(env!("CARGO_BIN_EXE_bfstore")), folder.path(), DOWN_FOR).await;
+    let ground = ground.renamed();
+    let binary = Path::new(env!("CARGO_BIN_EXE_bfstore"));
+    let played = chapter.play(binary, folder.path(), &ground, DOWN_FOR).await;
     let played = played.unwrap_or_else(|error| {
         // What the services had to say is the only trace of what went wrong.
-        panic!("{error:#}; the files are in {}", folder.keep().display())
+        panic!("{error:#}; the files are in {}, the rest is {ground:?}", folder.keep().display())
     });
     let differences = played.books.differences(chapter.books);
     assert!(differences.is_empty(), "{differences:#?}\nof\n{}", played.books);
 }
 
-#[tokio::test]
-async fn c01_answer_lost_after_the_commit_is_one_order() {
-    play("1").await;
+/// Databases on the server of this run.
+fn on_postgres(what: &str, events: Events) -> Option<Ground> {
+    let server = postgres::shared().map_err(|why| skipped(what, &why)).ok()?;
+    Some(Ground { databases: Databases::Postgres(server), events, ..Ground::default() })
 }
 
-#[tokio::test]
-async fn c02_eight_submits_at_once_are_one_order() {
-    play("2").await;
+/// Makes a test of each chapter on each ground.
+macro_rules! chapters {
+    ($($test:ident: $chapter:literal;)+) => {
+        mod sqlite_and_webhooks {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    super::play($chapter, &super::Ground::default()).await;
+                }
+            )+
+        }
+
+        mod postgresql_and_nats {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let what = concat!(stringify!($test), " on PostgreSQL and NATS");
+                    let directory = super::TestDirectory::create();
+                    let Some(nats) = super::NatsServer::any(what, &directory) else { return };
+                    let events = super::Events::Nats(nats.url().to_owned());
+                    if let Some(ground) = super::on_postgres(what, events) {
+                        super::play($chapter, &ground).await;
+                    }
+                }
+            )+
+        }
+
+        mod postgresql_and_rabbitmq {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let what = concat!(stringify!($test), " on PostgreSQL and RabbitMQ");
+                    let Some(rabbit) = super::RabbitServer::any(what) else { return };
+                    let events = super::Events::RabbitMq(rabbit.url().to_owned());
+                    if let Some(ground) = super::on_postgres(what, events) {
+                        super::play($chapter, &ground).await;
+                    }
+                }
+            )+
+        }
+    };
 }
 
-#[tokio::test]
-async fn c03_same_checkout_with_another_basket_is_refused() {
-    play("3").await;
-}
-
-#[tokio::test]
-async fn c04_rejection_is_the_same_each_time() {
-    play("4").await;
-}
-
-#[tokio::test]
-async fn c05_capture_whose_answer_was_lost_is_looked_up_and_not_repeated() {
-    play("5a").await;
-}
-
-#[tokio::test]
-async fn c05_capture_that_was_not_found_and_lands_late_is_one_capture() {
-    play("5b").await;
-}
-
-#[tokio::test]
-async fn c05_refused_capture_releases_the_reservation_and_the_order_says_so() {
-    play("5c").await;
-}
-
-#[tokio::test]
-async fn c06_event_whose_consumer_was_killed_is_one_award() {
-    play("6").await;
-}
-
-#[tokio::test]
-async fn c07_two_events_and_a_lost_answer_are_one_mail() {
-    play("7").await;
-}
-
-#[tokio::test]
-async fn c08_stale_product_event_changes_nothing() {
-    play("8").await;
-}
-
-#[tokio::test]
-async fn c09_permitted_build_repairs_what_is_damaged_and_nothing_else() {
-    play("9").await;
-}
-
-#[tokio::test]
-async fn c10_dead_letter_that_nobody_remembers_is_refused_without_a_permit() {
-    play("10").await;
-}
-
-#[tokio::test]
-async fn c11_later_checkout_of_the_same_basket_is_another_order() {
-    play("11").await;
-}
-
-#[tokio::test]
-async fn c12_expired_key_is_refused_and_the_order_protects_without_a_record() {
-    play("12").await;
-}
-
-#[tokio::test]
-async fn c13_payment_that_is_down_is_not_overrun_and_everything_settles() {
-    play("13").await;
-}
-
-#[tokio::test]
-async fn c14_locked_databases_are_asked_again_and_nothing_outside_is_repeated() {
-    play("14").await;
-}
-
-#[tokio::test]
-async fn c15_mark_without_its_effect_is_found_and_named() {
-    play("15").await;
+chapters! {
+    c01_answer_lost_after_the_commit_is_one_order: "1";
+    c02_eight_submits_at_once_are_one_order: "2";
+    c03_same_checkout_with_another_basket_is_refused: "3";
+    c04_rejection_is_the_same_each_time: "4";
+    c05_capture_whose_answer_was_lost_is_looked_up_and_not_repeated: "5a";
+    c05_capture_that_was_not_found_and_lands_late_is_one_capture: "5b";
+    c05_refused_capture_releases_the_reservation_and_the_order_says_so: "5c";
+    c06_event_whose_consumer_was_killed_is_one_award: "6";
+    c07_two_events_and_a_lost_answer_are_one_mail: "7";
+    c08_stale_product_event_changes_nothing: "8";
+    c09_permitted_build_repairs_what_is_damaged_and_nothing_else: "9";
+    c10_dead_letter_that_nobody_remembers_is_refused_without_a_permit: "10";
+    c11_later_checkout_of_the_same_basket_is_another_order: "11";
+    c12_expired_key_is_refused_and_the_order_protects_without_a_record: "12";
+    c13_payment_that_is_down_is_not_overrun_and_everything_settles: "13";
+    c14_transactions_that_are_lost_are_run_again_and_nothing_outside_is_repeated: "14";
+    c15_mark_without_its_effect_is_found_and_named: "15";
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use bfstore::ground::Ground;
 use bfstore::story::CHAPTERS;
 use rusqlite::Connection;
 
@@ -47,7 +48,7 @@ async fn each_mark_without_its_effect_is_named_in_every_database() {
     let folder = tempfile::tempdir().unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_bfstore"));
     let chapter = CHAPTERS.iter().find(|chapter| chapter.name == "8").unwrap();
-    chapter.play(binary, folder.path(), Duration::ZERO).await.unwrap();
+    chapter.play(binary, folder.path(), &Ground::default(), Duration::ZERO).await.unwrap();
     let whole = check(binary, folder.path());
     assert!(whole.status.success(), "{whole:?}");
 

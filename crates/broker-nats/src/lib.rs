@@ -14,6 +14,8 @@ mod delivery;
 mod position;
 mod sink;
 
+/// The client, whose settings and connections are taken here.
+pub use async_nats;
 pub use connect::{ConnectError, connect};
 pub use consumer::{ConsumeError, NatsConsumer, Subscription};
 pub use sink::NatsSink;

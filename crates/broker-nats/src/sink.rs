@@ -21,12 +21,19 @@ const BATCH: usize = 250;
 #[derive(Clone, Debug)]
 pub struct NatsSink {
     context: Context,
+    default_subject: String,
 }
 
 impl NatsSink {
     /// Publishes over this connection.
     pub fn new(client: async_nats::Client) -> NatsSink {
-        NatsSink { context: async_nats::jetstream::new(client) }
+        NatsSink { context: async_nats::jetstream::new(client), default_subject: String::new() }
+    }
+
+    /// The subject of messages without an address. Without it these are refused.
+    pub fn default_subject(mut self, subject: impl Into<String>) -> NatsSink {
+        self.default_subject = subject.into();
+        self
     }
 }
 
@@ -68,7 +75,8 @@ impl NatsSink {
             return Err(Sending::NotYet { after: None, reason: "not connected: nothing was sent".into() });
         }
         let headers = headers(&message).map_err(|reason| Sending::Refused { reason })?;
-        let subject = Subject::from(message.address);
+        let address = if message.address.is_empty() { self.default_subject.clone() } else { message.address };
+        let subject = Subject::from(address);
         if !subject.is_valid() || subject.contains(['*', '>']) {
             return Err(Sending::Refused { reason: "the address is no subject to publish to".into() });
         }

@@ -18,5 +18,7 @@ mod sink;
 
 pub use access::Access;
 pub use consumer::{ConsumeError, RabbitConsumer, Subscription};
+/// The client, for whoever makes exchanges and queues.
+pub use lapin;
 pub use queue::Kind;
 pub use sink::RabbitSink;

@@ -33,6 +33,7 @@ const PRECONDITION_FAILED: u16 = 406;
 #[derive(Clone)]
 pub struct RabbitSink {
     shared: Arc<Shared>,
+    default_routing_key: String,
 }
 
 struct Shared {
@@ -59,7 +60,13 @@ impl RabbitSink {
         let exchange = ShortString::try_new(exchange).map_err(|error| error.to_string())?;
         let line = Line { connection: None, failures: 0, not_before: Instant::now() };
         let shared = Shared { access, exchange, line: line.into(), idle: Mutex::default() };
-        Ok(RabbitSink { shared: Arc::new(shared) })
+        Ok(RabbitSink { shared: Arc::new(shared), default_routing_key: String::new() })
+    }
+
+    /// The routing key of messages without an address.
+    pub fn default_routing_key(mut self, key: impl Into<String>) -> RabbitSink {
+        self.default_routing_key = key.into();
+        self
     }
 }
 
@@ -74,7 +81,8 @@ impl Sink for RabbitSink {
             Ok(properties) => properties,
             Err(reason) => return Sending::Refused { reason },
         };
-        let Ok(key) = ShortString::try_new(message.address.as_str()) else {
+        let address = if message.address.is_empty() { &self.default_routing_key } else { &message.address };
+        let Ok(key) = ShortString::try_new(address.as_str()) else {
             return Sending::Refused { reason: "the address is longer than a routing key may be".into() };
         };
         let opened = self.shared.open().await;

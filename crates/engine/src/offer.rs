@@ -12,7 +12,8 @@ use onefold_store::{Advance, Advanced, Read, StoreError};
 use tokio::time::{Instant, sleep};
 
 use crate::Verdict;
-use crate::attempt::{Parts, renewal};
+use crate::attempt::Parts;
+use crate::attempt::heartbeat::renewal;
 use crate::limits::{OFFER_AGAIN_FOR, OFFER_PAUSE_MAX, POLL_MIN};
 
 impl Parts {

@@ -53,6 +53,8 @@
 //! *It does not* authenticate anybody, keep metadata of answers, or protect what a handler does outside of the closure.
 
 mod answer;
+#[cfg(feature = "postgres")]
+mod any;
 #[cfg(feature = "client")]
 pub mod client;
 mod codes;

@@ -38,14 +38,14 @@ use crate::{Admitted, Protection};
 
 /// An async closure over the open transaction and the message, whose future may be sent between threads. Implemented
 /// for all of them: `async |tx: &mut PostgresTx, message: M| { … }`.
-pub trait Work<'a, M, R>: FnOnce(&'a mut PostgresTx, M) -> Self::Running {
+pub trait Work<'a, M, R, Tx: 'a = PostgresTx>: FnOnce(&'a mut Tx, M) -> Self::Running {
     /// What it does.
     type Running: Future<Output = Result<Verdict<R>, BoxError>> + Send + 'a;
 }
 
-impl<'a, M, R, F, Running> Work<'a, M, R> for F
+impl<'a, M, R, Tx: 'a, F, Running> Work<'a, M, R, Tx> for F
 where
-    F: FnOnce(&'a mut PostgresTx, M) -> Running,
+    F: FnOnce(&'a mut Tx, M) -> Running,
     Running: Future<Output = Result<Verdict<R>, BoxError>> + Send + 'a,
 {
     type Running = Running;

@@ -3,6 +3,8 @@
 //!
 //! Services depend on `onefold`, the facade, which has all of it and says what each part promises.
 
+#[cfg(feature = "postgres")]
+pub mod any;
 mod atomic;
 mod beside;
 mod call;

@@ -60,6 +60,17 @@ impl Notify {
         tx.enqueue_once(effect, self.message(mail)).await
     }
 
+    /// The same in a transaction on either database.
+    #[cfg(feature = "postgres")]
+    pub async fn once_on_any(
+        &self,
+        tx: &mut crate::any::AnyTx,
+        effect: &str,
+        mail: &Mail,
+    ) -> Result<bool, crate::any::AnyError> {
+        tx.enqueue_once(effect, self.message(mail)).await
+    }
+
     /// The job as a message, for a transaction of another kind. Its id is not used: that of the one message for an
     /// effect follows from the effect.
     pub fn message(&self, mail: &Mail) -> Message {

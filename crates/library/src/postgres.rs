@@ -43,14 +43,14 @@ pub use transaction::{Claim, Claimed};
 
 /// An async closure over the open transaction, whose future may be sent between threads. Implemented for all of them:
 /// `async move |tx: &mut PostgresTx| { … }`.
-pub trait Work<'a, T>: FnOnce(&'a mut PostgresTx) -> Self::Running {
+pub trait Work<'a, T, Tx: 'a = PostgresTx>: FnOnce(&'a mut Tx) -> Self::Running {
     /// What it does.
     type Running: Future<Output = Result<Verdict<T>, BoxError>> + Send + 'a;
 }
 
-impl<'a, T, F, Running> Work<'a, T> for F
+impl<'a, T, Tx: 'a, F, Running> Work<'a, T, Tx> for F
 where
-    F: FnOnce(&'a mut PostgresTx) -> Running,
+    F: FnOnce(&'a mut Tx) -> Running,
     Running: Future<Output = Result<Verdict<T>, BoxError>> + Send + 'a,
 {
     type Running = Running;

@@ -60,7 +60,7 @@
 //!
 //! | feature | module | what it is |
 //! | --- | --- | --- |
-//! | `postgres` | `postgres` | the boundary over PostgreSQL, by tokio-postgres |
+//! | `postgres` | `postgres`, `any` | the boundary over PostgreSQL, by tokio-postgres; one body over either database |
 //! | `sqlx` | `sqlx` | the boundary in a transaction of sqlx on PostgreSQL |
 //! | `axum` | `axum` | layer and extractors: key, scope, fingerprint and problem documents; with `webhooks` a route that takes them into an inbox |
 //! | `grpc` | `grpc` | the same for unary methods of tonic |

@@ -10,6 +10,7 @@ mod fixture;
 mod library;
 mod memory;
 mod messages;
+pub mod releases;
 
 pub use fixture::{Fixture, Made, clock};
 pub use library::{Business, Library, Script};

@@ -12,8 +12,8 @@ use onefold_core::{
 };
 use onefold_store::clock::ManualClock;
 use onefold_store::{
-    Applied, ConsumeStore, Consumed, Ended, Failure, IfLost, Mark, OutboxStore, Redrive, Redriving, Sent,
-    Settlement, Take, Taken, Versioned,
+    Applied, ConsumeStore, Consumed, Ended, Failure, IfLost, Mark, OperationStore, OutboxStore, Redrive,
+    Redriving, Sent, Settlement, Take, Taken, Versioned,
 };
 use parking_lot::Mutex;
 
@@ -173,19 +173,7 @@ impl<S: ConsumeStore + OutboxStore> Messages<S> {
 
     /// A mark for this message.
     pub fn mark(&self, message: &str, round: u32, handler: &str) -> Mark {
-        let message = key(message);
-        let identity = MessageIdentity { consumer: "loyalty".into(), source: "shop".into(), message };
-        Mark {
-            id: identity.id(self.store.identity_key()),
-            round,
-            identity,
-            handler: handler.into(),
-            fingerprint: fingerprint("a"),
-            retention: Retention::For(DAY),
-            too_old_at: None,
-            body: None,
-            versioned: None,
-        }
+        mark_under(&*self.store, message, round, handler)
     }
 
     /// Accepts a message that brings these about.
@@ -242,6 +230,23 @@ impl<S: ConsumeStore + OutboxStore> Messages<S> {
     /// The committed rows of the business.
     pub async fn rows(&self) -> Vec<String> {
         (self.rows)().await
+    }
+}
+
+/// A mark for this message in this store.
+pub fn mark_under(store: &impl OperationStore, message: &str, round: u32, handler: &str) -> Mark {
+    let identity =
+        MessageIdentity { consumer: "loyalty".into(), source: "shop".into(), message: key(message) };
+    Mark {
+        id: identity.id(store.identity_key()),
+        round,
+        identity,
+        handler: handler.into(),
+        fingerprint: fingerprint("a"),
+        retention: Retention::For(DAY),
+        too_old_at: None,
+        body: None,
+        versioned: None,
     }
 }
 

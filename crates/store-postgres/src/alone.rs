@@ -13,20 +13,22 @@ use crate::advance::Settling;
 use crate::ask::Ask;
 use crate::batch::RawAdvanced;
 use crate::claim::{ClaimWork, version_number};
-use crate::row::{clock, duration_ms, get, on_stale_number, retention_ms, state_bits};
+use crate::row::{duration_ms, get, micros, millis, on_stale_number, retention_ms, state_bits};
 use crate::server::Unanswered;
 
 pub(crate) const CLAIM: &str = concat!(
-    "WITH clock AS MATERIALIZED (",
-    clock!(),
-    "),
-    made AS (
+    "WITH made AS (
         INSERT INTO onefold.operations (place, created_at, nonce, lease_until, due_at, retention_ms, tombstone_ms,
             bucket, attempt, state, on_stale, fingerprint_version, id, fingerprint, operation, scope, key, owner,
             correlation_id, ignored)
-        SELECT floor(extract(epoch FROM statement_timestamp()) * 1000000::numeric)::bigint << 10, c.now, $2, c.now + $3,
-            c.now + $4, $4, $5, $6, 1, 1, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17
-        FROM clock c WHERE $7::bigint IS NULL OR $7 > c.now
+        SELECT c.us << 10, c.now, $2, c.now + $3, c.now + $4, $4, $5, $6, 1, 1, $8, $9, $10, $11, $12, $13, $14, $15,
+            $16, $17
+        FROM (
+            SELECT t.us, coalesce($1::bigint, t.us / 1000::bigint) AS now FROM (SELECT ",
+    micros!(),
+    " AS us OFFSET 0) t
+        ) c
+        WHERE $7::bigint IS NULL OR $7 > c.now
         ON CONFLICT (id) DO NOTHING
         RETURNING id, created_at
     ),
@@ -37,16 +39,17 @@ pub(crate) const CLAIM: &str = concat!(
     SELECT created_at FROM made"
 );
 pub(crate) const SETTLE: &str = concat!(
-    "WITH clock AS MATERIALIZED (",
-    clock!(),
-    "),
-    done AS (
+    "WITH done AS (
         UPDATE onefold.operations o SET
             nonce = $5,
             state = $6,
             lease_until = NULL,
-            ended_at = c.now,
-            expires_at = c.now + o.retention_ms,
+            ended_at = ",
+    millis!(),
+    ",
+            expires_at = ",
+    millis!(),
+    " + o.retention_ms,
             reconciliation = NULL,
             probes = NULL,
             probe_at = NULL,
@@ -54,7 +57,6 @@ pub(crate) const SETTLE: &str = concat!(
             resource_kind = $7,
             resource_id = $8,
             kept = $9
-        FROM clock c
         WHERE o.id = $2 AND o.attempt = $4 AND (1 << o.state) & $3 <> 0
         RETURNING o.id, o.ended_at, o.expires_at
     ),

@@ -1,14 +1,16 @@
 //! Statements in a transaction at READ COMMITTED, whatever the isolation of the database's transactions is.
 //!
 //! Functions about messages take locks and then look: at READ COMMITTED each of their statements sees what was
-//! committed before it. All go out at once, with the transaction's begin and commit, and cost one round trip. What the
-//! server refuses is rolled back; an answer that was lost is told as such.
+//! committed before it. All go out at once, with the transaction's begin and commit, and cost one round trip; where one
+//! cannot be written the commit is not sent. What the server refuses is rolled back; an answer that was lost is told as
+//! such.
 
-use futures_util::future::join_all;
+use futures_util::future::try_join_all;
 use onefold_store::crash;
 use tokio_postgres::Row;
 
 use crate::ask::Ask;
+use crate::atomic::in_turn;
 use crate::error::Failed;
 use crate::held::Held;
 use crate::server::{Params, RERUNS_MAX, STATEMENT_MAX, Server, Unanswered, pause};
@@ -56,11 +58,10 @@ impl Server {
             }
             // Each is written when its future is looked at first, so they go out in this order.
             let all = prepared.iter().zip(statements).map(|(one, (_, params))| one.query(&held, params));
-            let (begun, rows, committed) =
-                tokio::join!(biased; held.batch_execute(BEGIN), join_all(all), held.batch_execute("COMMIT"));
-            begun?;
-            let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
-            committed?;
+            let asked = async { tokio::try_join!(biased; held.batch_execute(BEGIN), try_join_all(all)) };
+            let (rows, committed) = in_turn(asked, held.batch_execute("COMMIT")).await;
+            let ((), rows) = rows?;
+            committed.unwrap_or(Ok(()))?;
             Ok(rows.try_into().expect("each statement has its rows"))
         };
         let Ok(done) = tokio::time::timeout(STATEMENT_MAX, asked).await else {
@@ -90,5 +91,34 @@ impl Ask for Committed<'_> {
 
     async fn ask(&self, sql: &'static str, params: &Params<'_>, _: Unanswered) -> Result<Vec<Row>, Failed> {
         self.0.ask_committed(sql, params).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onefold_testkit::postgres::{Database, Isolation};
+    use tokio_postgres::types::Type;
+
+    use super::*;
+    use crate::{Address, Options, PostgresStore};
+
+    #[tokio::test]
+    async fn nothing_is_committed_where_one_statement_cannot_be_written() {
+        let what = "statements that cannot be written to PostgreSQL";
+        let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+        database.execute("CREATE TABLE noted (n bigint)").await;
+        let address = Address::parse(&database.url()).expect("an address");
+        let store = PostgresStore::open(&address, Options::default()).await.expect("the store opens");
+        let insert = "INSERT INTO noted VALUES ($1)";
+        let fits: &Params<'_> = &[(&1_i64, Type::INT8)];
+        let does_not: &Params<'_> = &[(&"one", Type::INT8)];
+        for [one, two] in [[fits, does_not], [does_not, fits]] {
+            let asked = store.server().ask_all_committed([(insert, one), (insert, two)]).await;
+            assert!(asked.is_err(), "a text is no number");
+            assert_eq!(database.ask("SELECT count(*) FROM noted").await, "0");
+        }
+        let asked = store.server().ask_all_committed([(insert, fits), (insert, fits)]).await;
+        asked.expect("both can be written");
+        assert_eq!(database.ask("SELECT count(*) FROM noted").await, "2");
     }
 }

@@ -5,8 +5,9 @@
 //! or versions are compared, it is looked at first and the mark is written last.
 //!
 //! The handler runs at the isolation of the database's transactions. Above READ COMMITTED a transaction has its
-//! snapshot before it has waited for a lock; so there the message's lock is not waited for in it: whoever does not
-//! get it at once waits in another transaction, looks whether the message is done, and begins anew where it is not.
+//! snapshot before it has the message's lock, so it does not see what was committed in between. There another
+//! transaction looks, under the lock; and the lock is not waited for: whoever does not get it at once waits in another
+//! transaction, looks whether the message is done, and begins anew where it is not.
 
 use async_trait::async_trait;
 use onefold_core::{InboxState, OperationId, StoreTime};
@@ -128,7 +129,7 @@ fn done(now: StoreTime, state: InboxState, made_messages: bool, store: &Postgres
 async fn begin_new(mark: &MarkWork, store: &PostgresStore) -> Result<Option<(Held, StoreTime)>, Stopped> {
     let mut held = store.server().for_closure().await?;
     let begin = held.begin(store.closure_time_max());
-    let MarkWork { mark, form, nonce } = mark;
+    let MarkWork { mark, form, nonce, .. } = mark;
     let params: [(&(dyn ToSql + Sync), Type); 13] = [
         (&store.server().now(), Type::INT8),
         (&lock(mark.id), Type::INT8),
@@ -212,21 +213,22 @@ async fn try_enter(id: OperationId, store: &PostgresStore) -> Result<Option<Ente
         let (tried, rows) =
             open.and(tried).and_then(|tried| Ok((tried, rows?))).map_err(|e| Failed::of(&e))?;
         let tried = tried.first().ok_or_else(|| unreadable("no answer"))?;
-        if get(tried, 0)? {
-            return Ok(Some(rows));
-        }
-        if !get::<bool>(tried, 1)? {
-            return Ok(None);
+        match (get::<bool>(tried, 0)?, get::<bool>(tried, 1)?) {
+            (true, true) => return Ok(Some(Standing::of(&rows)?)),
+            (true, false) => return Ok(Some(inbox_row::standing(id, store.server()).await?)),
+            (false, false) => return Ok(None),
+            (false, true) => {}
         }
         let wait = locking(id);
         let (waited, rows) =
             tokio::join!(biased; held.batch_execute(&wait), held.query_typed(inbox_row::OF, &params));
-        waited.and(rows).map(Some).map_err(|error| begun(&error))
+        let rows = waited.and(rows).map_err(|error| begun(&error))?;
+        Ok(Some(Standing::of(&rows)?))
     });
     let asked = asked.await;
     crash::point("postgres.handling.after");
     match asked {
-        Ok(Some(rows)) => Ok(Some((held, Standing::of(&rows)?))),
+        Ok(Some(standing)) => Ok(Some((held, standing))),
         Ok(None) => {
             held.roll_back().await;
             Ok(None)

@@ -67,9 +67,12 @@ impl Held {
     /// The statements that begin a transaction for a closure of this time: its first statement needs no limit of its
     /// own then.
     pub(crate) fn begin(&mut self, most: Duration) -> String {
-        let limit = most + AFTER_MAX;
-        self.limit = Some(limit);
-        format!("BEGIN; {}", limit_to(limit))
+        format!("BEGIN; {}", limit_to(self.limited_from_the_start(most)))
+    }
+
+    /// The limit for each statement that is set with the beginning of a transaction for a closure of this time.
+    pub(crate) fn limited_from_the_start(&mut self, most: Duration) -> Duration {
+        *self.limit.insert(most + AFTER_MAX)
     }
 
     /// A closure begins, whose statements end with its time.

@@ -16,7 +16,7 @@ use crate::{inbox_row, marks, permits, versions};
 impl InboxStore for PostgresStore {
     async fn accept(&self, mark: Mark, messages: Vec<Message>) -> Result<Consumed, StoreError> {
         let sealed = || messages.iter().map(|message| self.seal_message(message.clone())).collect();
-        inbox::accept(mark, sealed, self).await
+        inbox::accept::accept(mark, sealed, self).await
     }
 
     async fn entries(&self, id: OperationId) -> Result<Vec<InboxEntry>, StoreError> {
@@ -33,7 +33,7 @@ impl InboxStore for PostgresStore {
 
     async fn fail(&self, failure: Failure) -> Result<InboxEntry, StoreError> {
         let Failure { mark, reason, park_after } = failure;
-        inbox::fail(&MarkWork::new(mark, self.sealer()), &reason, park_after, self).await
+        inbox::fail::fail(&MarkWork::new(mark, self.sealer()), &reason, park_after, self).await
     }
 
     async fn count_deliveries(

@@ -36,7 +36,8 @@ pub struct Options {
     /// Whether an old or absent schema is brought to the latest; otherwise it is an error.
     pub migrate: bool,
     /// Connections at most. A pooler in front may share fewer among many gateways. Closures of atomic mode hold at
-    /// most all but five of them; of fewer than ten, half.
+    /// most all but five of them; of fewer than ten, half. Where transactions are above READ COMMITTED a handler of a
+    /// message needs a second one for a moment.
     pub connections_max: usize,
     /// The longest result with its resource, in bytes; a longer one is refused.
     pub record_bytes_max: usize,

@@ -75,8 +75,23 @@ macro_rules! clock {
         "SELECT coalesce($1::bigint, floor(extract(epoch FROM clock_timestamp()) * 1000::numeric)::bigint) AS now"
     };
 }
+/// The microseconds of a statement. The server evaluates each mention of a time by itself, so it is computed in the
+/// processor's numbers, which is exact to one, and not in decimal ones.
+macro_rules! micros {
+    () => {
+        "(pg_catalog.date_part('epoch'::text, pg_catalog.statement_timestamp()) * 1000000::double precision)::bigint"
+    };
+}
+/// Its milliseconds. $1 is a test's time.
+macro_rules! millis {
+    () => {
+        concat!("coalesce($1::bigint, ", crate::row::micros!(), " / 1000::bigint)")
+    };
+}
 pub(crate) use clock;
 pub(crate) use columns;
+pub(crate) use micros;
+pub(crate) use millis;
 
 /// A record whose payload is still to be opened.
 #[derive(Debug)]

@@ -2,17 +2,19 @@
 
 mod asking;
 
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use asking::{claim, open, open_with, settle};
+use asking::{claim, mark, open, open_with, settle};
 use bytes::BytesMut;
 use onefold_core::contract::{OnStale, Retention};
-use onefold_core::{FingerprintBuilder, Kept, Key, Message, MessageIdentity, Resource, State};
+use onefold_core::{Kept, Key, Message, Resource, State, StoreTime};
 use onefold_store::{
     Advance, Advanced, Also, AtomicStore, Atomically, Claim, ConsumeStore, Consumed, Ended, Entry, Finish,
-    InboxStore, Mark, OperationStore, Promise, Start, Step, StoreError,
+    InboxStore, Mark, OperationStore, Promise, Start, Step, StoreError, WriteStore, Written,
 };
-use onefold_store_postgres::{Options, PostgresStore, PostgresWork};
+use onefold_store_postgres::{Options, PostgresStore, PostgresWork, TxError};
 use onefold_testkit::pgbouncer;
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::skipped::skipped;
@@ -27,23 +29,6 @@ fn done() -> Ended {
 
 fn new(store: &PostgresStore, key: &str) -> Entry {
     Entry::New(Box::new(claim(store, key)))
-}
-
-fn mark(store: &PostgresStore, message: &str) -> Mark {
-    let message = Key::new(message).expect("a valid key");
-    let identity = MessageIdentity { consumer: "loyalty".into(), source: "shop".into(), message };
-    let secret = store.identity_key();
-    Mark {
-        id: identity.id(secret),
-        round: 0,
-        identity,
-        handler: "1".into(),
-        fingerprint: FingerprintBuilder::new(secret).part("body", b"x").finish(),
-        retention: Retention::Forever,
-        too_old_at: None,
-        body: None,
-        versioned: None,
-    }
 }
 
 /// One connection, so that each closure gets what the one before has left.
@@ -338,4 +323,57 @@ async fn statement_that_was_never_sent_is_no_lost_connection() {
     });
     let ended = store.atomically(new(&store, "k"), &mut work).await.expect("the store works");
     assert_eq!(ended, Atomically::NotDone);
+}
+
+/// What is refused is not sent, nor is the limit that would have gone with it.
+#[tokio::test]
+async fn statement_behind_one_that_was_refused_has_its_time_limit() {
+    let what = "statements of closures that are refused, on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let store = open(&database.url()).await;
+    let limit = Arc::new(Mutex::new(String::new()));
+    let seen = limit.clone();
+    let mut work = PostgresWork::new(move |tx| {
+        let seen = seen.clone();
+        Box::pin(async move {
+            let refused = tx.execute("COMMIT", &[]).await;
+            assert!(matches!(refused, Err(TxError::Refused(_))), "{refused:?}");
+            let rows =
+                tx.query("SELECT current_setting('statement_timeout')", &[]).await.expect("it is sent");
+            *seen.lock().expect("nobody panics") = rows[0].get(0);
+            done()
+        })
+    });
+    // A transaction that is begun without a limit.
+    let written = store.write(&mut work).await.expect("the store works");
+    assert_eq!(written, Written::Done);
+    let limit = limit.lock().expect("nobody panics").clone();
+    assert!(!limit.is_empty() && limit != "0", "{limit}");
+}
+
+/// A mark that is made when its handler begins.
+#[tokio::test]
+async fn retention_of_a_mark_counts_from_the_end_of_its_handler() {
+    let what = "marks of slow handlers on PostgreSQL";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let store = open(&database.url()).await;
+    let end_ms = Arc::new(AtomicI64::new(0));
+    let seen = end_ms.clone();
+    let mut work = PostgresWork::new(move |tx| {
+        let seen = seen.clone();
+        Box::pin(async move {
+            let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint FROM pg_sleep(0.2)";
+            let rows = tx.query(sql, &[]).await.expect("it is sent");
+            seen.store(rows[0].get(0), Ordering::Relaxed);
+            done()
+        })
+    });
+    let mark = Mark { retention: Retention::For(Duration::from_secs(1)), ..mark(&store, "evt-1") };
+    let id = mark.id;
+    let consumed = store.consume(mark, &mut work).await.expect("the store works");
+    assert!(matches!(consumed, Consumed::Done { .. }), "{consumed:?}");
+    let entry = store.entries(id).await.expect("the store works").pop().expect("the mark");
+    let end_ms = end_ms.load(Ordering::Relaxed);
+    assert!(entry.ended_at.0 >= end_ms, "{entry:?} ended at {end_ms} or later");
+    assert_eq!(entry.expires_at, Some(StoreTime(entry.ended_at.0 + 1000)));
 }

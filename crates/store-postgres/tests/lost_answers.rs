@@ -4,19 +4,29 @@ mod asking;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use asking::{claim, open, settle};
-use onefold_core::{EventKind, State};
-use onefold_store::{Advanced, Claimed, NewEvent, OperationStore};
+use asking::{claim, mark, open, open_with, settle};
+use onefold_core::contract::Retention;
+use onefold_core::{EventKind, Kept, State};
+use onefold_store::{
+    Advanced, AtomicStore, Atomically, Claimed, ConsumeStore, Ended, Entry, Finish, InboxStore, Mark,
+    NewEvent, OperationStore, StoreError,
+};
+use onefold_store_postgres::{Options, PostgresStore, PostgresWork};
 use onefold_testkit::postgres::{Database, Isolation};
+use onefold_testkit::wait::{self, DEADLINE};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// A peer in the middle that hands everything on, until it is told to lose answers.
 struct Middle {
     url: String,
     /// So many answers to statements are still to be lost, each with its connection.
     to_lose: Arc<AtomicUsize>,
+    /// Whether new connections are handed on; they wait until then.
+    open: watch::Sender<bool>,
 }
 
 impl Middle {
@@ -27,19 +37,40 @@ impl Middle {
         let (server, name) = back.split_once('/').expect("a database");
         let url = format!("{front}@{}/{name}?sslmode=disable", listener.local_addr().expect("an address"));
         let (server, to_lose) = (server.to_owned(), Arc::new(AtomicUsize::new(0)));
+        let (open, mut opens) = watch::channel(true);
         let lose = to_lose.clone();
         tokio::spawn(async move {
             loop {
                 let Ok((client, _)) = listener.accept().await else { return };
+                if opens.wait_for(|open| *open).await.is_err() {
+                    return;
+                }
                 let server = TcpStream::connect(&server).await.expect("the server runs");
                 tokio::spawn(hand_on(client, server, lose.clone()));
             }
         });
-        Middle { url, to_lose }
+        Middle { url, to_lose, open }
     }
 
     fn lose(&self, answers: usize) {
         self.to_lose.store(answers, Ordering::SeqCst);
+    }
+
+    /// A work that succeeds, and the answer to whose commit is lost, if it is the first to run. Then nobody comes
+    /// through until it is opened.
+    fn work_whose_end_is_lost(&self) -> PostgresWork {
+        let (to_lose, open, mut first) = (self.to_lose.clone(), self.open.clone(), true);
+        PostgresWork::new(move |tx| {
+            let (to_lose, open, lost) = (to_lose.clone(), open.clone(), std::mem::take(&mut first));
+            Box::pin(async move {
+                tx.execute("SELECT 1", &[]).await.expect("it is sent");
+                if lost {
+                    open.send_replace(false);
+                    to_lose.store(1, Ordering::SeqCst);
+                }
+                Ended::Finished { finish: Finish::Succeeded, kept: Kept::Nothing, resource: None }
+            })
+        })
     }
 }
 
@@ -59,6 +90,11 @@ async fn hand_on(client: TcpStream, server: TcpStream, to_lose: Arc<AtomicUsize>
         }
     }
     there.abort();
+}
+
+async fn one_connection(url: &str) -> PostgresStore {
+    let options = Options { connections_max: 1, ..Options::default() };
+    open_with(url, options).await.expect("the store opens")
 }
 
 fn late() -> Option<NewEvent> {
@@ -118,8 +154,51 @@ async fn what_is_lost_again_and_again_is_unavailable() {
     let store = open(&middle.url).await;
     middle.lose(100);
     let lost = store.claim(claim(&store, "k")).await;
-    assert!(matches!(lost, Err(onefold_store::StoreError::Unavailable(_))), "{lost:?}");
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
     middle.lose(0);
     let claimed = store.claim(claim(&store, "other")).await.expect("it works again");
     assert!(matches!(claimed, Claimed::Won { .. }), "{claimed:?}");
+}
+
+/// Whether it was committed nobody can know any longer: to run again would be a second effect.
+#[tokio::test]
+async fn handler_whose_mark_is_forgotten_before_its_fate_is_known_is_not_told_to_run_again() {
+    let what = "answers of PostgreSQL that are lost";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let middle = Middle::before(&database).await;
+    let (store, beside) = (one_connection(&middle.url).await, open(&database.url()).await);
+    let mark = Mark { retention: Retention::For(Duration::from_secs(1)), ..mark(&store, "evt-1") };
+    let mut work = middle.work_whose_end_is_lost();
+    let sweeping = async {
+        let swept = async || (beside.sweep_inbox(100).await.expect("it sweeps") > 0).then_some(());
+        wait::some(DEADLINE, "the mark is made and forgotten", swept).await;
+        middle.open.send_replace(true);
+    };
+    let (consumed, ()) = tokio::join!(store.consume(mark, &mut work), sweeping);
+    assert!(matches!(consumed, Err(StoreError::Unavailable(_))), "{consumed:?}");
+}
+
+#[tokio::test]
+async fn work_whose_record_is_gone_before_its_fate_is_known_is_not_told_to_run_again() {
+    let what = "answers of PostgreSQL that are lost";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let middle = Middle::before(&database).await;
+    let (store, beside) = (one_connection(&middle.url).await, open(&database.url()).await);
+    // Its statements are prepared then, so that the lost answer is that of the last ones.
+    let mut first = PostgresWork::new(|_| {
+        Box::pin(async { Ended::Finished { finish: Finish::Succeeded, kept: Kept::Nothing, resource: None } })
+    });
+    let ended = store.atomically(Entry::New(Box::new(claim(&store, "first"))), &mut first).await;
+    assert!(matches!(ended, Ok(Atomically::Committed { .. })), "{ended:?}");
+    let mut new = claim(&store, "k");
+    new.promise.retention = Retention::For(Duration::from_secs(1));
+    new.promise.tombstone = Duration::ZERO;
+    let mut work = middle.work_whose_end_is_lost();
+    let sweeping = async {
+        let swept = async || (beside.sweep(100).await.expect("it sweeps").deleted > 0).then_some(());
+        wait::some(DEADLINE, "the record is made and gone", swept).await;
+        middle.open.send_replace(true);
+    };
+    let (ended, ()) = tokio::join!(store.atomically(Entry::New(Box::new(new)), &mut work), sweeping);
+    assert!(matches!(ended, Err(StoreError::Unavailable(_))), "{ended:?}");
 }

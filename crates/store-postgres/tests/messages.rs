@@ -1,45 +1,20 @@
 //! The suite of messages on PostgreSQL: at each isolation of transactions, with sealed content, and behind PgBouncer in
 //! transaction mode. Each test has a database of its own, with a table of a business in it.
 
+mod handlers;
+
 use std::sync::Arc;
 
+use handlers::work;
 use onefold_store::clock::ManualClock;
-use onefold_store_conformance::{ENTITY, Handler, Shop, messages_conformance};
-use onefold_store_postgres::{Address, Options, PostgresStore, PostgresTx, PostgresWork, TxError};
+use onefold_store_conformance::{Shop, messages_conformance};
+use onefold_store_postgres::{Address, Options, PostgresStore};
 use onefold_testkit::pgbouncer;
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::skipped::skipped;
 use tokio_postgres::NoTls;
 
 const WHAT: &str = "messages on PostgreSQL";
-
-async fn act(handler: &Handler, tx: &mut PostgresTx) -> Result<(), TxError> {
-    if let Some(row) = &handler.row {
-        tx.execute("INSERT INTO business VALUES ($1)", &[row]).await?;
-    }
-    for version in handler.versions.iter().copied() {
-        handler.applied(tx.apply_if_newer(ENTITY, version).await?);
-    }
-    if let Some(message) = &handler.message {
-        let made = match &handler.effect {
-            Some(effect) => tx.enqueue_once(effect, message.clone()).await?,
-            None => tx.enqueue(message).await?,
-        };
-        handler.noted(made);
-    }
-    Ok(())
-}
-
-fn work(handler: Handler) -> PostgresWork {
-    PostgresWork::new(move |tx| {
-        let handler = handler.clone();
-        Box::pin(async move {
-            // What failed is kept by the transaction, which says what follows.
-            let _ = act(&handler, tx).await;
-            handler.end()
-        })
-    })
-}
 
 async fn shop(
     database: Database,

@@ -3,6 +3,7 @@
 mod asking;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asking::{claim, open, open_with};
 use onefold_core::{FingerprintBuilder, StoreTime};
@@ -11,8 +12,12 @@ use onefold_store::{Clock, Gravity, OperationStore, StoreError};
 use onefold_store_postgres::{Address, OpenError, Options, PostgresStore, SCHEMA_VERSION};
 use onefold_testkit::logged::Logged;
 use onefold_testkit::postgres::{Database, Isolation, PostgresServer};
+use onefold_testkit::wait::DEADLINE;
 use onefold_testkit::{TestDirectory, pgbouncer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 const WHAT: &str = "opening stores on PostgreSQL";
 
@@ -163,6 +168,31 @@ async fn connections_are_encrypted_and_verified_as_the_address_says() {
     }
 }
 
+/// So a pooler seems that lets clients in and has no server for them.
+#[tokio::test]
+async fn new_connection_on_which_nobody_answers_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("postgres://shop@{}/shop?sslmode=disable", listener.local_addr().expect("an address"));
+    tokio::spawn(async move {
+        // It is authenticated; the number of the process and its secret; ready for a query.
+        const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0K\0\0\0\x0c\0\0\0\x07\0\0\0\x09Z\0\0\0\x05I";
+        // The driver's own question, whether one may write here: a column, its value, done, ready.
+        const WRITABLE: &[u8] = b"T\0\0\0\x2e\0\x01transaction_read_only\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\
+            \xff\xff\xff\xff\0\0D\0\0\0\x0d\0\x01\0\0\0\x03offC\0\0\0\x09SHOW\0Z\0\0\0\x05I";
+        let mut clients = Vec::new();
+        while let Ok((mut client, _)) = listener.accept().await {
+            assert_ne!(client.read(&mut [0; 1024]).await.expect("it introduces itself"), 0);
+            client.write_all(WELCOME).await.expect("it listens");
+            assert_ne!(client.read(&mut [0; 1024]).await.expect("it asks"), 0);
+            client.write_all(WRITABLE).await.expect("it listens");
+            clients.push(client);
+        }
+    });
+    let opened = timeout(DEADLINE, open_with(&url, Options::default())).await;
+    let refused = opened.expect("the wait has an end").err().expect("nobody is there").to_string();
+    assert!(refused.contains("does not answer on a new connection"), "{refused}");
+}
+
 #[tokio::test]
 async fn a_replica_that_nobody_waits_for_is_told_at_every_start_and_by_a_check() {
     let directory = TestDirectory::create();
@@ -172,7 +202,7 @@ async fn a_replica_that_nobody_waits_for_is_told_at_every_start_and_by_a_check()
     let logged = Logged::here();
     drop(PostgresStore::open(&address, Options::default()).await.expect("it opens"));
     assert!(logged.warnings("check=\"replication\"").is_empty(), "there is no replica yet");
-    let _replica = primary.asynchronous_replica_in(&directory.file("replica")).await;
+    let _replica = primary.late_replica_in(&directory.file("replica"), Duration::ZERO).await;
     drop(PostgresStore::open(&address, Options::default()).await.expect("it opens all the same"));
     let warnings = logged.warnings("check=\"replication\"");
     assert!(

@@ -1,6 +1,7 @@
 //! Release N and release N+1 on one store at the same time: the later one is this release with one migration more.
 
 mod asking;
+mod handlers;
 
 use asking::{claim, open, open_with, settle};
 use onefold_core::{Kept, OperationId, State};
@@ -8,6 +9,7 @@ use onefold_store::{
     Advanced, AtomicStore, Atomically, Claimed, Ended, Entry, Finish, Gravity, OperationStore, StepPut,
     StepStore,
 };
+use onefold_store_conformance::releases;
 use onefold_store_postgres::{
     Address, Migration, OpenError, Options, PostgresStore, PostgresWork, SCHEMA_VERSION,
 };
@@ -21,6 +23,9 @@ const LATER: u32 = SCHEMA_VERSION + 1;
 const ADDITIVE: &str = "ALTER TABLE onefold.operations ADD COLUMN region bytea;
     CREATE TABLE onefold.regions (name bytea PRIMARY KEY);
     CREATE INDEX operations_region ON onefold.operations (region) WHERE region IS NOT NULL;";
+
+/// Under which the releases work, in this order.
+const NAMES: [&str; 5] = ["before", "old", "new", "restarted", "meanwhile"];
 
 fn later(sql: &'static str, min_reader: u32) -> Options {
     Options { test_migration: Some(Migration { sql, min_reader }), ..Options::default() }
@@ -46,15 +51,19 @@ async fn works(store: &PostgresStore, name: &str) -> [OperationId; 2] {
     let ended = store.atomically(Entry::New(Box::new(atomic)), &mut work()).await;
     assert!(matches!(ended, Ok(Atomically::Committed { .. })), "{name}: {ended:?}");
     store.sweep(100).await.expect("it sweeps");
+    let nth = NAMES.iter().position(|known| *known == name).expect("a known name");
+    releases::works(store, nth as i64, name, handlers::work).await;
     [id, atomic_id]
 }
 
-async fn sees(store: &PostgresStore, ids: [OperationId; 2], what: &str) {
+/// Finds everything that was done under this name.
+async fn sees(store: &PostgresStore, ids: [OperationId; 2], what: &str, reader: &str) {
     for id in ids {
         let record = store.read(id).await.expect("it reads").record;
         assert_eq!(record.map(|record| record.state), Some(State::Succeeded), "{what}");
     }
     assert_eq!(store.steps(ids[0]).await.expect("it reads").len(), 1, "{what}");
+    releases::finds(store, what, reader, handlers::work).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -77,11 +86,12 @@ async fn releases_before_and_after_an_additive_migration_share_the_store_and_the
     let old = open_with(&url, Options { migrate: false, ..Options::default() }).await;
     let old = old.expect("the old release starts again");
     let restarted = works(&old, "restarted").await;
-    for store in [&old, &new] {
-        for (ids, what) in [(before, "before"), (by_old, "old"), (by_new, "new"), (restarted, "restarted")] {
-            sees(store, ids, what).await;
+    for (reader, store) in [("old", &old), ("new", &new)] {
+        for (ids, what) in [before, by_old, by_new, restarted].into_iter().zip(NAMES) {
+            sees(store, ids, what, reader).await;
         }
     }
+    releases::sends_what_waits(&new, &NAMES[..2]).await;
     for n in 0..20 {
         let key = format!("both {n}");
         let (one, two) = tokio::join!(old.claim(claim(&old, &key)), new.claim(claim(&new, &key)));
@@ -138,4 +148,81 @@ async fn migration_that_must_wait_for_a_long_transaction_gives_up_and_leaves_the
     works(&old, "meanwhile").await;
     held.rollback().await.expect("it ends");
     drop(open_with(&url, later(ADDITIVE, SCHEMA_VERSION)).await.expect("it migrates now"));
+}
+
+/// As an earlier release left it: the tables of its schema alone, with what stands in them.
+async fn back_to(schema: usize, database: &Database) {
+    const EARLIER: [&str; 3] = [
+        include_str!("../migrations/0001_operations.sql"),
+        include_str!("../migrations/0002_library.sql"),
+        include_str!("../migrations/0003_messages.sql"),
+    ];
+    database.execute("ALTER SCHEMA onefold RENAME TO latest").await;
+    let first = "CREATE SCHEMA onefold; CREATE TABLE onefold.migrations (
+        version integer PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp())";
+    database.execute(first).await;
+    for (n, migration) in EARLIER.iter().take(schema).enumerate() {
+        database.execute(migration).await;
+        database.execute(&format!("INSERT INTO onefold.migrations (version) VALUES ({})", n + 1)).await;
+    }
+    let tables = "SELECT string_agg(table_name::text, ' ') FROM information_schema.tables
+        WHERE table_schema = 'onefold' AND table_name <> 'migrations'";
+    for table in database.ask(tables).await.split(' ') {
+        let columns = format!(
+            "SELECT string_agg(quote_ident(column_name), ', ') FROM information_schema.columns
+            WHERE table_schema = 'onefold' AND table_name = '{table}'"
+        );
+        let columns = database.ask(&columns).await;
+        let rows = format!(
+            "DELETE FROM onefold.{table};
+            INSERT INTO onefold.{table} ({columns}) OVERRIDING SYSTEM VALUE SELECT {columns} FROM latest.{table}"
+        );
+        database.execute(&rows).await;
+    }
+    database.execute("DROP SCHEMA latest CASCADE").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_of_an_earlier_schema_is_migrated_with_its_records_and_does_all_that_this_release_can() {
+    for schema in [1, 2, 3] {
+        let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+        let url = database.url();
+        let store = open(&url).await;
+        let ids = ["replayed", "running"].map(|key| claim(&store, key).id);
+        for key in ["replayed", "running"] {
+            assert!(matches!(store.claim(claim(&store, key)).await, Ok(Claimed::Won { .. })));
+        }
+        let mut worked = Vec::new();
+        if schema == 3 {
+            worked.push(works(&store, NAMES[0]).await);
+        }
+        if schema >= 2 {
+            let step = store.put_step(ids[1], 1, "ship".into(), Kept::Nothing).await;
+            assert!(matches!(step, Ok(StepPut::Done)), "{step:?}");
+        }
+        let settled = store.advance(settle(ids[0], b"kept", None)).await;
+        assert!(matches!(settled, Ok(Advanced::Done { .. })), "{settled:?}");
+        let records = async |store: &PostgresStore| {
+            let read = async |id| store.read(id).await.expect("it reads").record.expect("a record");
+            let mut records = [read(ids[0]).await, read(ids[1]).await];
+            records.iter_mut().for_each(|record| record.lease = onefold_core::Lease::None);
+            records
+        };
+        let before = records(&store).await;
+        drop(store);
+        back_to(schema, &database).await;
+        let refused = open_with(&url, Options { migrate: false, ..Options::default() }).await;
+        let refused = refused.err().expect("it is to be migrated first");
+        assert!(matches!(refused, OpenError::NeedsMigration { .. }), "{refused}");
+        let store = open(&url).await;
+        assert_eq!(records(&store).await, before, "of schema {schema}");
+        let again = store.claim(claim(&store, "replayed")).await;
+        assert!(matches!(again, Ok(Claimed::Exists(_))), "{again:?}");
+        assert_eq!(store.steps(ids[1]).await.expect("it reads").len(), usize::from(schema >= 2));
+        worked.push(works(&store, NAMES[worked.len()]).await);
+        for (ids, name) in worked.iter().zip(NAMES) {
+            sees(&store, *ids, name, "migrated").await;
+        }
+        releases::sends_what_waits(&store, &NAMES[..worked.len()]).await;
+    }
 }

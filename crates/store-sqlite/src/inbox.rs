@@ -13,7 +13,7 @@ use crate::batch::Batch;
 use crate::errand::Work;
 use crate::error::JobError;
 use crate::inbox_row::{self, state_number};
-use crate::outbox::{Outgoing, forget_done, make_all};
+use crate::outgoing::{Outgoing, forget_done, make_all};
 use crate::row::kept_ms;
 
 const PUT: &str =

@@ -8,7 +8,7 @@ use onefold_store::{
 };
 
 use crate::inbox::{Accept, CountDeliveries, Fail, MarkWork, SweepInbox, Unpark};
-use crate::outbox::Outgoing;
+use crate::outgoing::Outgoing;
 use crate::permits::{self, Revoke};
 use crate::store::SqliteStore;
 use crate::sweep::STEP_RECORDS_MAX;

@@ -45,6 +45,7 @@ mod outbox;
 mod outbox_row;
 mod outbox_store;
 mod outcome;
+mod outgoing;
 mod own;
 mod permits;
 mod probes;

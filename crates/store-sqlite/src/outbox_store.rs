@@ -8,7 +8,8 @@ use onefold_store::{
     Hint, OutboxPage, OutboxQuery, OutboxStore, OutboxSurvey, Redriving, Settlement, StoreError, Take, Taken,
 };
 
-use crate::outbox::{Enqueue, Outgoing, Settle, SettleAndTake, SweepOutbox, any_due};
+use crate::outbox::{Settle, SettleAndTake, SweepOutbox, any_due};
+use crate::outgoing::{Enqueue, Outgoing};
 use crate::store::SqliteStore;
 use crate::sweep::STEP_RECORDS_MAX;
 use crate::{acts, outbox_row, read};

@@ -8,11 +8,11 @@ use crate::FileUse;
 use crate::migrate::{self, Migrate};
 use crate::{
     acts, advance, batch, claim, companion, counts, events, inbox, inbox_row, interrupted, list, open,
-    outbox, outbox_row, outcome, permits, probes, projection, read, seal_keys, steps, survey, sweep, tx,
-    versions,
+    outbox, outbox_row, outcome, outgoing, permits, probes, projection, read, seal_keys, steps, survey,
+    sweep, tx, versions,
 };
 
-const STATEMENTS: [&[&str]; 26] = [
+const STATEMENTS: [&[&str]; 27] = [
     acts::SQL,
     advance::SQL,
     batch::SQL,
@@ -26,6 +26,7 @@ const STATEMENTS: [&[&str]; 26] = [
     list::SQL,
     open::SQL,
     outbox::SQL,
+    outgoing::SQL,
     outbox_row::SQL,
     outcome::SQL,
     permits::SQL,

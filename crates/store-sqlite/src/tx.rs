@@ -13,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, Params, Row, Statement, params};
 use crate::batch::Batch;
 use crate::closure::About;
 use crate::fence::Fence;
-use crate::outbox::{self, Outgoing};
+use crate::outgoing::{self, Outgoing};
 use crate::projection;
 
 const EFFECT: &str =
@@ -221,7 +221,7 @@ impl<'t> SqliteTx<'t> {
         self.fence.lifted(|| {
             let made = outgoing.make(cause, seq, self.now, connection);
             // A closure may go on after an error.
-            if made.is_err() && outbox::take_back(seq, connection).is_err() {
+            if made.is_err() && outgoing::take_back(seq, connection).is_err() {
                 self.is_broken = true;
             }
             let made = made?;

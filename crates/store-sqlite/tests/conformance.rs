@@ -1,12 +1,14 @@
 //! The suite on SQLite, with and without sealed payloads.
 
+mod handlers;
+
 use std::sync::Arc;
 
 use onefold_store::clock::ManualClock;
 use onefold_store_conformance::{
-    Business, ENTITY, Handler, Made, Shop, conformance, library_conformance, messages_conformance,
+    Business, Made, Shop, conformance, library_conformance, messages_conformance,
 };
-use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteTx, SqliteWork};
+use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteWork};
 use rusqlite::Connection;
 
 fn make(clock: Arc<ManualClock>, seal_keys: Vec<[u8; 32]>) -> Made {
@@ -74,23 +76,6 @@ mod library {
 mod messages {
     use super::*;
 
-    fn act(handler: &Handler, tx: &mut SqliteTx<'_>) -> rusqlite::Result<()> {
-        if let Some(row) = &handler.row {
-            tx.execute("INSERT INTO business VALUES (?1)", [row])?;
-        }
-        for version in handler.versions.iter().copied() {
-            handler.applied(tx.apply_if_newer(ENTITY, version)?);
-        }
-        if let Some(message) = &handler.message {
-            let made = match &handler.effect {
-                Some(effect) => tx.enqueue_once(effect, message.clone())?,
-                None => tx.enqueue(message)?,
-            };
-            handler.noted(made);
-        }
-        Ok(())
-    }
-
     async fn shop(clock: Arc<ManualClock>) -> Option<Shop<SqliteStore>> {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let path = directory.path().join("shop.db");
@@ -103,12 +88,7 @@ mod messages {
             .expect("the service has its table");
         Some(Shop {
             store,
-            work: Box::new(|handler| {
-                SqliteWork::new(move |tx| {
-                    act(&handler, tx).expect("what the handler writes is new");
-                    handler.end()
-                })
-            }),
+            work: Box::new(handlers::work),
             rows: Box::new(move || {
                 let connection = Connection::open(&path).expect("the file is there");
                 let mut statement = connection.prepare("SELECT name FROM business ORDER BY name").unwrap();

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderValue};
 use onefold_testkit::skipped::skipped;
-use onefold_webhooks::{Place, Refusal, Scheme, Secret, Source};
+use onefold_webhooks::{Encoding, HmacRule, KeyForm, Place, Refusal, Scheme, Secret, Source};
 use sha2::Sha256;
 
 const SECRET: &str = "whsec_of_the_test";
@@ -114,12 +114,31 @@ fn shopifys_events_are_known_by_topic_and_event_id() {
 }
 
 #[test]
-fn ids_of_other_providers_are_read_where_the_settings_say() {
-    for (folder, id) in [
-        ("provider-webhooks/paddle_billing", "/event_id"),
-        ("provider-webhooks/paddle_classic", "/alert_id"),
-        ("provider-webhooks/lemon_squeezy", "/data/id"),
-    ] {
+fn lemon_squeezys_events_are_verified_by_a_plain_hmac() {
+    let rule = HmacRule {
+        header: "X-Signature".into(),
+        encoding: Encoding::Hex,
+        prefix: String::new(),
+        key: KeyForm::Text,
+        before_body: String::new(),
+    };
+    let source = Source { id: pointer("/data/id"), ..source(Scheme::Hmac(rule)) };
+    for (file, body) in recorded("provider-webhooks/lemon_squeezy") {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-signature", HeaderValue::try_from(hex(&mac(&[&body]))).unwrap());
+        assert!(source.read(&headers, &body, 0).is_ok(), "{file}");
+        assert_eq!(source.read(&headers, &forged(&body), 0), Err(Refusal::Mismatch), "{file}");
+        headers.remove("x-signature");
+        assert_eq!(source.read(&headers, &body, 0), Err(Refusal::Missing("X-Signature".into())), "{file}");
+    }
+}
+
+/// Neither of Paddle's own signatures is among the schemes, so whoever takes these in verifies them in front.
+#[test]
+fn paddles_ids_are_read_where_the_settings_say() {
+    for (folder, id) in
+        [("provider-webhooks/paddle_billing", "/event_id"), ("provider-webhooks/paddle_classic", "/alert_id")]
+    {
         let source = Source { id: pointer(id), ..source(Scheme::None) };
         for (file, body) in recorded(folder) {
             assert!(source.read(&HeaderMap::new(), &body, 0).is_ok(), "{file}");

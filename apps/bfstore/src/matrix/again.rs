@@ -17,11 +17,12 @@ use tokio::time::{Instant, sleep};
 use super::plan::Source;
 use super::traffic::{About, Traffic, message};
 use crate::events::Event;
+use crate::ground::Ground;
 use crate::rpc::inventory_client::InventoryClient;
 use crate::rpc::orders_client::OrdersClient;
 use crate::rpc::payments_client::PaymentsClient;
 use crate::rpc::{self, CaptureRequest, PlaceOrderRequest, ReserveRequest};
-use crate::stage::{Backend, Delivery};
+use crate::stage::{Backend, Delivery, ID};
 
 /// How much later a transport delivers again, in milliseconds.
 const REDELIVERED_AFTER_MS: std::ops::Range<u64> = 100..2000;
@@ -89,7 +90,7 @@ impl Reach {
             }
             receiver => {
                 let event: Event = serde_json::from_slice(&delivery.body)?;
-                let id = delivery.headers.get("webhook-id").context("no id")?.to_str()?;
+                let id = delivery.headers.get(ID).context("no id")?.to_str()?;
                 let sent_to = |(to, sender, _): &&(&str, &str, HttpSink)| {
                     *to == receiver && delivery.path.ends_with(&format!("/{sender}"))
                 };
@@ -142,10 +143,18 @@ async fn when(source: Source, begun: Instant, mut at_rest: watch::Receiver<bool>
 async fn one(again: Again, traffic: &Traffic, mut reach: Reach) {
     let Again { source, about, service, delivery } = again;
     loop {
-        let asked = match source {
-            Source::OperatorReplay => reach.ask(service.name(), &delivery, "replayed").await,
-            Source::Reconciliation => reach.ask(service.name(), &delivery, "reconciled").await,
-            _ => traffic.deliver_again(&about, &service, &delivery).await,
+        let by_hand = match source {
+            Source::OperatorReplay => Some("replayed"),
+            Source::Reconciliation => Some("reconciled"),
+            _ => None,
+        };
+        let asked = match by_hand {
+            Some(by) if service.is_behind_broker() => match renamed(&delivery, by) {
+                Ok(event) => traffic.deliver_again(&about, &service, &event).await,
+                Err(error) => Err(error),
+            },
+            Some(by) => reach.ask(service.name(), &delivery, by).await,
+            None => traffic.deliver_again(&about, &service, &delivery).await,
         };
         match asked {
             Ok(()) => return traffic.struck(about.checkout, about.effect),
@@ -155,11 +164,19 @@ async fn one(again: Again, traffic: &Traffic, mut reach: Reach) {
     }
 }
 
+/// The same event in a message of its own.
+fn renamed(delivery: &Delivery, by: &str) -> anyhow::Result<Delivery> {
+    let mut delivery = delivery.clone();
+    let id = format!("{}/{by}", delivery.headers.get(ID).context("no id")?.to_str()?);
+    delivery.headers.insert(ID, id.try_into()?);
+    Ok(delivery)
+}
+
 /// A person sends every dead letter of these outboxes again. Returns how many there were.
-pub async fn recover_dead_letters(folder: &Path) -> anyhow::Result<usize> {
+pub async fn recover_dead_letters(ground: &Ground, folder: &Path) -> anyhow::Result<usize> {
     let mut recovered = 0;
     for (sender, receivers) in [("order", &["notification", "loyalty"][..]), ("payment", &["notification"])] {
-        let messages = Onefold::sqlite(folder.join(format!("{sender}.db")))?.messages();
+        let messages = Onefold::any(&ground.database(sender, folder)?).await?.messages();
         for receiver in receivers {
             let act = ActOnOutgoing {
                 which: Which::All {

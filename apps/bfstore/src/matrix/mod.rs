@@ -12,6 +12,7 @@ mod shoppers;
 mod table;
 mod traffic;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +24,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::events::RECEIVERS;
+use crate::ground::{Events, Ground};
+use crate::services::NAMES;
 use crate::stage::{Set, Stage};
-use crate::story::Books;
 use crate::story::shopper::Shopper;
+use crate::story::{Books, Ledgers};
 use again::Reach;
 use deaths::{Deaths, Reaper, Reaps};
 use ledger::Ledger;
@@ -44,8 +48,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const LAMPS_LEFT: usize = 100;
 
 /// What is to be played.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Matrix {
+    /// Where databases are, and what carries events.
+    pub ground: Ground,
     /// How many, at least [`CHECKOUTS_MIN`].
     pub checkouts: usize,
     /// Deals the sources and the deaths.
@@ -53,19 +59,21 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Plays it on a stage of its own in this folder.
+    /// Plays it on a stage of its own in this folder. What it makes on servers it takes away where everything went well.
     pub async fn run(self, binary: &Path, folder: &Path) -> anyhow::Result<Outcome> {
-        let Matrix { checkouts, seed } = self;
+        let Matrix { ground, checkouts, seed } = self;
         ensure!(checkouts >= CHECKOUTS_MIN, "there are {CHECKOUTS_MIN} sources: play with more checkouts");
         let begun = Instant::now();
         let until = begun + REST_WITHIN + REST_WITHIN_EACH * u32::try_from(checkouts)?;
         let plans = plan::deal(checkouts, seed);
         let deaths = Arc::new(Deaths::new());
         let (later, asked) = mpsc::channel(checkouts * Effect::ALL.len());
-        let traffic = Arc::new(Traffic::new(folder.to_owned(), plans.clone(), deaths.clone(), later));
-        let set = Set { balance: Some(traffic.clone()), ..Set::default() };
+        ground.prepare().await?;
+        let ledgers = Arc::new(Ledgers::at(&ground, folder).await?);
+        let traffic = Arc::new(Traffic::new(ledgers.clone(), plans.clone(), deaths.clone(), later));
+        let set = Set { ground: ground.clone(), balance: Some(traffic.clone()), ..Set::default() };
         let stage = Stage::start_set(binary, folder, set).await?;
-        Books::restock(folder, checkouts + LAMPS_LEFT)?;
+        Books::restock(&ledgers, checkouts + LAMPS_LEFT).await?;
 
         let reach = Reach::by(|service| stage.url(service), |sender| stage.secret(sender))?;
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
@@ -81,7 +89,7 @@ impl Matrix {
             while !deaths.are_enough() && Instant::now() < until {
                 sleep(LOOK_EVERY).await;
             }
-            self::rest(folder, &traffic, false, until).await?;
+            self::rest(&ledgers, &traffic, false, until).await?;
             reap.send_replace(Reaps::Nothing);
             anyhow::Ok(presses)
         };
@@ -89,20 +97,23 @@ impl Matrix {
             played = playing => played?,
             failed = &mut reaping => bail!("a service cannot be started again: {:?}", failed?.err()),
         };
-        let stage = reaping.await??;
+        let mut stage = reaping.await??;
         // Only now is sent again what was given up.
         rest.send_replace(true);
-        let dead_letters = again::recover_dead_letters(folder).await?;
-        self::rest(folder, &traffic, true, until).await?;
+        let dead_letters = again::recover_dead_letters(&ground, folder).await?;
+        self::rest(&ledgers, &traffic, true, until).await?;
+        duplicates_are_handled(&mut stage, until).await?;
 
         let happened = shopper.happened().await?;
-        let books = Books::read(folder, &happened)?;
+        let books = Books::read(&ledgers, &happened).await?;
         for mail in happened.mails.iter().filter(|mail| traffic.is_looked_up(&mail.message_id)) {
             let of = mail.to.first().and_then(|to| traffic::checkout_of(to.strip_suffix("@example.org")?));
             let looked_up = of.filter(|of| plans[*of].source(Effect::Notification) == Source::Reconciliation);
             looked_up.into_iter().for_each(|checkout| traffic.struck(checkout, Effect::Notification));
         }
         stage.end().await;
+        ground.clear().await?;
+        ground.sent().clear_events().await?;
         let ledger = Ledger::read(&books, &happened, &plans, checkouts + LAMPS_LEFT);
         Ok(Outcome::of(
             &plans,
@@ -114,8 +125,8 @@ impl Matrix {
 }
 
 /// Waits until nothing is on its way any more.
-async fn rest(folder: &Path, traffic: &Traffic, recovered: bool, until: Instant) -> anyhow::Result<()> {
-    while traffic.on_its_way(recovered) > 0 || !Books::settled(folder)? {
+async fn rest(ledgers: &Ledgers, traffic: &Traffic, recovered: bool, until: Instant) -> anyhow::Result<()> {
+    while traffic.on_its_way(recovered) > 0 || !Books::settled(ledgers).await? {
         if Instant::now() > until {
             let on_its_way = traffic.on_its_way(recovered);
             bail!("it does not come to rest; {on_its_way} are still to be asked for; the files tell why");
@@ -123,4 +134,33 @@ async fn rest(folder: &Path, traffic: &Traffic, recovered: bool, until: Instant)
         sleep(LOOK_EVERY).await;
     }
     Ok(())
+}
+
+/// A broker may still hold events that were delivered before. Their receivers are ended, since RabbitMQ tells only then
+/// what they have not acknowledged, and are started again where that is anything.
+async fn duplicates_are_handled(stage: &mut Stage, until: Instant) -> anyhow::Result<()> {
+    let ground = stage.ground().clone();
+    if ground.events == Events::Webhooks {
+        return Ok(());
+    }
+    let receivers: BTreeSet<&str> = RECEIVERS
+        .iter()
+        .filter(|(sender, _)| NAMES.contains(sender))
+        .map(|(_, receiver)| *receiver)
+        .collect();
+    loop {
+        while ground.sent().waiting().await? + ground.waiting().await? > 0 {
+            ensure!(Instant::now() < until, "events are left at the broker");
+            sleep(LOOK_EVERY).await;
+        }
+        for receiver in &receivers {
+            stage.let_end(receiver).await?;
+        }
+        if ground.waiting().await? == 0 {
+            return Ok(());
+        }
+        for receiver in &receivers {
+            stage.start_again(receiver).await?;
+        }
+    }
 }

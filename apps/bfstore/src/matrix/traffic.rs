@@ -4,7 +4,6 @@
 //! anybody knows. Every other request is only counted.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
@@ -24,7 +23,7 @@ use super::plan::{ASK_FOR_MAILS, Effect, Plan, Source};
 use crate::events::Event;
 use crate::rpc::{CaptureRequest, Order, PlaceOrderRequest, ReserveRequest};
 use crate::stage::{Answer, Backend, Balance, Delivery};
-use crate::story::Books;
+use crate::story::{Books, Ledgers};
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +70,7 @@ enum Strike {
 
 /// All requests. Cheap to share.
 pub struct Traffic {
-    folder: PathBuf,
+    ledgers: Arc<Ledgers>,
     plans: Vec<Plan>,
     deaths: Arc<Deaths>,
     again: mpsc::Sender<Again>,
@@ -100,13 +99,13 @@ pub fn checkout_of(customer: &str) -> Option<usize> {
 impl Traffic {
     /// For these checkouts. What is to be asked for later is sent to `again`.
     pub fn new(
-        folder: PathBuf,
+        ledgers: Arc<Ledgers>,
         plans: Vec<Plan>,
         deaths: Arc<Deaths>,
         again: mpsc::Sender<Again>,
     ) -> Traffic {
         let cells = vec![Default::default(); plans.len()];
-        Traffic { folder, plans, deaths, again, known: Mutex::new(Known { cells, ..Known::default() }) }
+        Traffic { ledgers, plans, deaths, again, known: Mutex::new(Known { cells, ..Known::default() }) }
     }
 
     /// A checkout has this id from now on.
@@ -173,7 +172,7 @@ impl Traffic {
     }
 
     /// What a request is about; `None` where it makes no effect.
-    fn about(&self, service: &Backend, delivery: &Delivery) -> Option<About> {
+    async fn about(&self, service: &Backend, delivery: &Delivery) -> Option<About> {
         let about = |checkout, effect, hop| Some(About { checkout, effect, hop, sender: None });
         let (service, path) = (service.name(), delivery.path.as_str());
         match (service, path) {
@@ -187,13 +186,15 @@ impl Traffic {
             }
             ("inventory", "/bfstore.v1.Inventory/Reserve") => {
                 let asked: ReserveRequest = message(&delivery.body)?;
-                about(self.checkout_of_order(asked.order_id)?, Effect::Reservation, Hop::Service)
+                about(self.checkout_of_order(asked.order_id).await?, Effect::Reservation, Hop::Service)
             }
             ("payment", "/bfstore.v1.Payments/Capture") => {
                 let asked: CaptureRequest = message(&delivery.body)?;
                 about(checkout_of(&asked.customer_id)?, Effect::Capture, Hop::Service)
             }
-            ("outside", _) => about(self.checkout_at_provider(delivery)?, Effect::Capture, Hop::Provider),
+            ("outside", _) => {
+                about(self.checkout_at_provider(delivery).await?, Effect::Capture, Hop::Provider)
+            }
             ("notification" | "loyalty", _) => {
                 let (customer_id, sender) = match serde_json::from_slice(&delivery.body).ok()? {
                     Event::OrderConfirmed { customer_id, .. } => (customer_id, "order"),
@@ -208,18 +209,18 @@ impl Traffic {
         }
     }
 
-    fn checkout_of_order(&self, order_id: i64) -> Option<usize> {
+    async fn checkout_of_order(&self, order_id: i64) -> Option<usize> {
         if let Some(checkout) = self.known.lock().orders.get(&order_id) {
             return Some(*checkout);
         }
         // The order's answer was lost with its process.
-        let customer_id = Books::customer_of(&self.folder, order_id).ok()??;
+        let customer_id = Books::customer_of(&self.ledgers, order_id).await.ok()??;
         let checkout = checkout_of(&customer_id)?;
         self.known.lock().orders.insert(order_id, checkout);
         Some(checkout)
     }
 
-    fn checkout_at_provider(&self, delivery: &Delivery) -> Option<usize> {
+    async fn checkout_at_provider(&self, delivery: &Delivery) -> Option<usize> {
         #[derive(Deserialize)]
         struct Asked {
             order_id: i64,
@@ -233,7 +234,7 @@ impl Traffic {
             return self.known.lock().providers_keys.get(key).copied();
         }
         let asked: Asked = serde_json::from_slice(&delivery.body).ok()?;
-        let checkout = self.checkout_of_order(asked.order_id)?;
+        let checkout = self.checkout_of_order(asked.order_id).await?;
         let key = delivery.headers.get("idempotency-key")?.to_str().ok()?;
         self.known.lock().providers_keys.insert(key.to_owned(), checkout);
         Some(checkout)
@@ -291,6 +292,11 @@ impl Traffic {
             Source::ClientRetry => (Strike::Done, None),
             Source::BalancerRetry => (Strike::Done, self.deliver(about, service, delivery).await),
             Source::ServiceRetry => (Strike::Done, Some(error(about))),
+            Source::DeadLetter if service.is_behind_broker() => {
+                // Its sender is done with it. Whoever keeps what could not be handled has it, until a person says otherwise.
+                self.later(later());
+                (Strike::IsOnItsWay, Some(answer))
+            }
             Source::DeadLetter if about.sender.is_some() => {
                 // Refused for good: its sender gives it up, until a person says otherwise.
                 (Strike::Done, Some(Answer::status(StatusCode::GONE)))
@@ -326,7 +332,7 @@ impl Traffic {
 #[async_trait]
 impl Balance for Traffic {
     async fn carry(&self, service: &Backend, delivery: Delivery) -> Option<Answer> {
-        let Some(about) = self.about(service, &delivery) else {
+        let Some(about) = self.about(service, &delivery).await else {
             return service.deliver(&delivery).await.ok();
         };
         let Some(source) = self.strikes(&about) else {

@@ -9,9 +9,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
+use onefold::any::{AnyError, AnyRow, AnyTx};
 use onefold::drive::{Drive, Driving, Interrupted};
 use onefold::{BoxError, CallError, Rejection, StepError, Steps, Verdict};
-use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, JoinSet};
@@ -32,11 +33,11 @@ const AT_ONCE_MAX: usize = 16;
 const PLACED: &str = "SELECT order_id, checkout_id, customer_id, product, quantity, cents
     FROM orders WHERE status = 'placed' ORDER BY order_id";
 const ONE: &str = "SELECT order_id, checkout_id, customer_id, product, quantity, cents
-    FROM orders WHERE order_id = ?1";
+    FROM orders WHERE order_id = $1";
 /// What keys of workflows begin with; the order's number follows.
 const KEY: &str = "order-";
 const SETTLE: &str =
-    "UPDATE orders SET status = ?2, version = version + 1 WHERE order_id = ?1 AND status = 'placed'";
+    "UPDATE orders SET status = $2, version = version + 1 WHERE order_id = $1 AND status = 'placed'";
 
 /// The worker. Cheap to clone.
 #[derive(Clone)]
@@ -141,12 +142,14 @@ impl Fulfilment {
     }
 
     async fn placed(&self) -> anyhow::Result<Vec<Placed>> {
-        self.database.own(|own| own.prepare_cached(PLACED)?.query_map([], placed)?.collect()).await
+        let orders = self.database.onefold.query(PLACED, &[]).await?;
+        Ok(orders.iter().map(placed).collect::<Result<_, _>>()?)
     }
 
     async fn order_of(&self, key: &str) -> anyhow::Result<Placed> {
         let order_id: i64 = key.trim_start_matches(KEY).parse()?;
-        self.database.own(move |own| own.query_row(ONE, [order_id], placed)).await
+        let order = self.database.onefold.query_opt(ONE, &[&order_id]).await?;
+        Ok(placed(&order.context("there is no such order")?)?)
     }
 
     async fn fulfil(&self, order: Placed) -> Result<Status, CallError> {
@@ -214,13 +217,14 @@ impl Fulfilment {
         let Placed { order_id, checkout_id, customer_id, cents, .. } = order.clone();
         let call = contracts::confirm_order().call(contracts::scope("order"), key, &status)?;
         let call = call.correlated(checkout_id.clone());
-        let settled = self.database.onefold.atomic(call, move |tx| {
-            let changed = tx.execute(SETTLE, params![order_id, status.name()])?;
+        let settled = self.database.onefold.atomic(call, async move |tx: &mut AnyTx| {
+            let changed = tx.execute(SETTLE, &[&order_id, &status.name()]).await?;
             if changed == 1 && status == Status::Confirmed {
                 let event = Event::OrderConfirmed { order_id, customer_id: customer_id.clone(), cents };
                 for receiver in ["notification", "loyalty"] {
                     let id = format!("order-{order_id}/confirmed");
-                    tx.enqueue(&event.to(receiver, &id, &format!("order-{order_id}"), &checkout_id)?)?;
+                    let message = event.to(receiver, &id, &format!("order-{order_id}"), &checkout_id)?;
+                    tx.enqueue(&message).await?;
                 }
             }
             Ok(Verdict::succeeded(()))
@@ -230,7 +234,7 @@ impl Fulfilment {
     }
 }
 
-fn placed(row: &Row<'_>) -> rusqlite::Result<Placed> {
+fn placed(row: &AnyRow) -> Result<Placed, AnyError> {
     Ok(Placed {
         order_id: row.get(0)?,
         checkout_id: row.get(1)?,

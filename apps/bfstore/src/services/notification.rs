@@ -3,24 +3,25 @@
 //! The mail server may take a mail and its answer may be lost. Then nobody sends it again: the server is asked whether it
 //! has the mail.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onefold::BoxError;
+use onefold::any::AnyTx;
 use onefold::client::{once_client, reqwest};
 use onefold::inbox::{Handled, Incoming};
 use onefold::mail::{MailLookUp, SmtpSink};
 use onefold::notify::{Found, Mail, Notify};
-use onefold::{BoxError, SqliteTx};
-use rusqlite::params;
 
 use crate::events::{self, Event};
 use crate::safeguard::{self, Safeguard};
 use crate::service::{Database, Settings, serve};
 
-const TABLES: &str = "
-CREATE TABLE IF NOT EXISTS requests (event TEXT NOT NULL, order_id INTEGER NOT NULL, made INTEGER NOT NULL);
-";
-const REQUESTED: &str = "INSERT INTO requests VALUES (?1, ?2, ?3)";
+const TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS requests (event TEXT NOT NULL, order_id BIGINT NOT NULL, made BIGINT NOT NULL)",
+];
+const REQUESTED: &str = "INSERT INTO requests VALUES ($1, $2, $3)";
 /// How often the mail server is asked about mails whose answer was lost.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(500);
 /// A mail that was on its way is found by then.
@@ -33,7 +34,7 @@ const SENDER: &str = "bfstore <shop@example.org>";
 
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
-    let database = Database::open(settings, TABLES)?;
+    let database = Database::open(settings, TABLES).await?;
     let onefold = &database.onefold;
     let archive =
         Archive { http: once_client(|ours| ours)?, url: format!("{}/mails", settings.peer("outside")?) };
@@ -42,13 +43,13 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let _relay = onefold.relay(vec![mails]);
 
     let consumer = || onefold.inbox(settings.inbox("notification")).consumer(handle);
-    let of_order = events::receive(settings, "order", consumer())?;
-    let of_payment = events::receive(settings, "payment", consumer())?;
+    let of_order = events::receive(settings, "order", consumer()).await?;
+    let of_payment = events::receive(settings, "payment", consumer()).await?;
     serve(settings.listen, of_order.merge(of_payment)).await
 }
 
 /// What this writes, the mail's job and the mark of the message are one commit.
-fn handle(tx: &mut SqliteTx<'_>, message: &Incoming) -> Result<Handled, BoxError> {
+async fn handle(tx: &mut AnyTx, message: Arc<Incoming>) -> Result<Handled, BoxError> {
     let (name, order_id, customer_id, cents) = match serde_json::from_slice(&message.body)? {
         Event::OrderConfirmed { order_id, customer_id, cents } => {
             ("order.confirmed", order_id, customer_id, cents)
@@ -61,8 +62,8 @@ fn handle(tx: &mut SqliteTx<'_>, message: &Incoming) -> Result<Handled, BoxError
     let mail = Mail::new(format!("{customer_id}@example.org"), format!("Your order {order_id}"))
         .text(format!("Thank you. We have taken {}.{:02} EUR.", cents / 100, cents % 100));
     let effect = safeguard::key(Safeguard::MailKey, &format!("order-{order_id}/ORDER_CONFIRMED"));
-    let made = Notify::by("mail").once(tx, &effect, &mail)?;
-    tx.execute(REQUESTED, params![name, order_id, made])?;
+    let made = Notify::by("mail").once_on_any(tx, &effect, &mail).await?;
+    tx.execute(REQUESTED, &[&name, &order_id, &i64::from(made)]).await?;
     Ok(Handled::Done)
 }
 

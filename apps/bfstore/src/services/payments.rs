@@ -2,10 +2,12 @@
 //! before; an answer that is lost is unknown until the provider has been asked what it knows. However it becomes known
 //! that money was taken, the row that says so and its event are in the commit that settles the capture.
 
+use std::sync::Arc;
+
+use onefold::any::{AnyStore, AnyTx, ToValue};
 use onefold::companion::Settled;
 use onefold::grpc::{Protection, Whose};
-use onefold::{BoxError, SqliteTx, Verdict};
-use rusqlite::params;
+use onefold::{BoxError, Verdict};
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
@@ -17,28 +19,27 @@ use crate::service::{Database, Settings, serve};
 use crate::services::provider::{ANSWER_MAX, Provider};
 
 /// `asked` is what the provider was asked, or is about to be: whoever settles a capture has no request.
-const TABLES: &str = "
-CREATE TABLE IF NOT EXISTS asked (
-    payment_attempt_id TEXT PRIMARY KEY, order_id INTEGER NOT NULL, customer_id TEXT NOT NULL,
-    cents INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS captures (
-    payment_attempt_id TEXT PRIMARY KEY, order_id INTEGER NOT NULL, customer_id TEXT NOT NULL,
-    cents INTEGER NOT NULL, charge TEXT NOT NULL);
-";
-const ASK: &str = "INSERT INTO asked VALUES (?1, ?2, ?3, ?4) ON CONFLICT (payment_attempt_id)
+const TABLES: &[&str] = &[
+    "CREATE TABLE IF NOT EXISTS asked (
+    payment_attempt_id TEXT PRIMARY KEY, order_id BIGINT NOT NULL, customer_id TEXT NOT NULL, cents BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS captures (
+    payment_attempt_id TEXT PRIMARY KEY, order_id BIGINT NOT NULL, customer_id TEXT NOT NULL,
+    cents BIGINT NOT NULL, charge TEXT NOT NULL)",
+];
+const ASK: &str = "INSERT INTO asked VALUES ($1, $2, $3, $4) ON CONFLICT (payment_attempt_id)
     DO UPDATE SET order_id = excluded.order_id, customer_id = excluded.customer_id, cents = excluded.cents";
-const ASKED: &str = "SELECT order_id, customer_id, cents FROM asked WHERE payment_attempt_id = ?1";
-const NOTE: &str = "INSERT INTO captures VALUES (?1, ?2, ?3, ?4, ?5)";
+const ASKED: &str = "SELECT order_id, customer_id, cents FROM asked WHERE payment_attempt_id = $1";
+const NOTE: &str = "INSERT INTO captures VALUES ($1, $2, $3, $4, $5)";
 
 struct Service {
     database: Database,
-    capture: Protection,
+    capture: Protection<AnyStore>,
     provider: Provider,
 }
 
 /// Runs the service.
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
-    let database = Database::open(settings, TABLES)?;
+    let database = Database::open(settings, TABLES).await?;
     let onefold = &database.onefold;
     let provider = Provider::at(settings.peer("outside")?)?;
     let capture =
@@ -51,7 +52,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
         async move { provider.look_up(lost.key()).await }
     });
     let _reconciling = onefold.reconcile([look_up.sends_for(ANSWER_MAX)]);
-    let _relay = onefold.relay(vec![events::destination(settings, "notification")?]);
+    let _relay = onefold.relay(vec![events::destination(settings, "notification").await?]);
     let service = PaymentsServer::new(Service { database, capture, provider });
     serve(settings.listen, Routes::new(service).into_axum_router()).await
 }
@@ -61,11 +62,9 @@ impl Payments for Service {
     async fn capture(&self, request: Request<CaptureRequest>) -> Result<Response<Receipt>, Status> {
         let (database, provider) = (self.database.clone(), self.provider.clone());
         let captured = self.capture.reserved(request, move |performing, asked| async move {
-            let CaptureRequest { payment_attempt_id, order_id, customer_id, cents } = asked.clone();
-            let row = move |own: &rusqlite::Connection| {
-                own.execute(ASK, params![payment_attempt_id, order_id, customer_id, cents])
-            };
-            match database.own(row).await {
+            let CaptureRequest { payment_attempt_id, order_id, customer_id, cents } = &asked;
+            let row: [&dyn ToValue; 4] = [payment_attempt_id, order_id, customer_id, cents];
+            match database.onefold.execute(ASK, &row).await {
                 Ok(_) => provider.capture(&asked, performing.attempt()).await,
                 Err(error) => Ok(Verdict::not_done(error)),
             }
@@ -75,14 +74,15 @@ impl Payments for Service {
 }
 
 /// What is known of the provider, in the commit that settles the capture.
-fn note(tx: &mut SqliteTx<'_>, settled: &Settled<Result<Receipt, Status>>) -> Result<(), BoxError> {
+async fn note(tx: &mut AnyTx, settled: Arc<Settled<Result<Receipt, Status>>>) -> Result<(), BoxError> {
     let (Ok(receipt), false) = (settled.value(), settled.rejected()) else { return Ok(()) };
     let payment_attempt_id = settled.key();
-    let (order_id, customer_id, cents): (i64, String, i64) =
-        tx.query_row(ASKED, [payment_attempt_id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    tx.execute(NOTE, params![payment_attempt_id, order_id, customer_id, cents, receipt.charge])?;
+    let asked = tx.query_opt(ASKED, &[&payment_attempt_id]).await?.ok_or("nobody asked for this capture")?;
+    let (order_id, customer_id, cents): (i64, String, i64) = (asked.get(0)?, asked.get(1)?, asked.get(2)?);
+    let row: [&dyn ToValue; 5] = [&payment_attempt_id, &order_id, &customer_id, &cents, &receipt.charge];
+    tx.execute(NOTE, &row).await?;
     let (id, about) = (format!("order-{order_id}/captured"), format!("order-{order_id}"));
     let event = Event::PaymentCaptured { order_id, customer_id, cents };
-    tx.enqueue(&event.to("notification", &id, &about, payment_attempt_id)?)?;
+    tx.enqueue(&event.to("notification", &id, &about, payment_attempt_id)?).await?;
     Ok(())
 }

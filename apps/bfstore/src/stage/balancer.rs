@@ -21,6 +21,8 @@ use tonic::body::Body;
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 
+use super::carrier::Queue;
+
 /// Says what becomes of requests.
 #[async_trait]
 pub trait Balance: Send + Sync + 'static {
@@ -54,11 +56,17 @@ pub struct Answer {
     pub trailers: HeaderMap,
 }
 
-/// A service behind a balancer. Cheap to clone.
+/// A service behind a balancer, or behind a carrier of events. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Backend {
     name: &'static str,
-    channel: Channel,
+    way: Way,
+}
+
+#[derive(Clone, Debug)]
+enum Way {
+    Requests(Channel),
+    Events(Arc<Queue>),
 }
 
 /// A balancer. It ends when it is dropped.
@@ -74,7 +82,7 @@ impl Balancer {
         balance: Arc<dyn Balance>,
     ) -> anyhow::Result<Balancer> {
         let channel = Channel::from_shared(format!("http://{service}"))?.connect_lazy();
-        let backend = Backend { name, channel };
+        let backend = Backend { name, way: Way::Requests(channel) };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let accepting = tokio::spawn(async move {
@@ -136,13 +144,26 @@ impl Backend {
         self.name
     }
 
+    pub(super) fn behind_broker(name: &'static str, queue: Arc<Queue>) -> Backend {
+        Backend { name, way: Way::Events(queue) }
+    }
+
+    /// Whether what is delivered goes over a broker.
+    pub fn is_behind_broker(&self) -> bool {
+        matches!(self.way, Way::Events(_))
+    }
+
     /// Delivers a request. An error: there was no answer, and whether it was handled is not known.
     pub async fn deliver(&self, delivery: &Delivery) -> anyhow::Result<Answer> {
+        let channel = match &self.way {
+            Way::Requests(channel) => channel,
+            Way::Events(queue) => return queue.deliver(delivery).await,
+        };
         let mut request = Request::new(Body::new(Full::new(delivery.body.clone())));
         *request.method_mut() = delivery.method.clone();
         *request.uri_mut() = delivery.path.parse()?;
         *request.headers_mut() = delivery.headers.clone();
-        let mut channel = self.channel.clone();
+        let mut channel = channel.clone();
         let (head, body) = channel.ready().await?.call(request).await?.into_parts();
         let body = body.collect().await?;
         let trailers = body.trailers().cloned().unwrap_or_default();

@@ -5,6 +5,7 @@
 //! process id when it is dropped. One that is killed on purpose comes back to its address and its files.
 
 mod balancer;
+mod carrier;
 mod child;
 mod line;
 
@@ -13,22 +14,32 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use tokio::net::lookup_host;
 
 use balancer::Balancer;
 pub use balancer::{Answer, Backend, Balance, Delivery};
+use carrier::Carrier;
+pub use carrier::ID;
 use child::{Child, Part};
 pub use line::Line;
 
+use crate::events::RECEIVERS;
+use crate::ground::{Events, Ground};
 use crate::safeguard::Safeguard;
+use crate::service::Settings;
 use crate::services::NAMES;
 
 /// Who signs events. The catalogue is somebody outside of bfstore.
 const SENDERS: [&str; 3] = ["order", "payment", "catalogue"];
-/// Who is reached over a [`Line`] that can lose answers, where a story asks for it.
+/// Who is reached over a [`Line`] that can lose answers, where a story asks for it. Who gets events from a broker reaches
+/// that over its line instead.
 const BEHIND_LINES: [&str; 3] = ["loyalty", "notification", "storefront"];
+
+/// What every event of an order says.
+const EVENT: &[u8] = b"order.confirmed";
 
 /// Whether answers can be lost on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +56,9 @@ pub enum Lines {
 pub struct Set {
     /// Whether answers can be lost on the way.
     pub lines: Lines,
-    /// Says what becomes of the requests to every service and to the outside world.
+    /// Where databases are, and what carries events.
+    pub ground: Ground,
+    /// Says what becomes of the requests to every service and to the outside world, and of the events between services.
     pub balance: Option<Arc<dyn Balance>>,
     /// The protection that is taken away from the services.
     pub without: Option<Safeguard>,
@@ -57,13 +70,15 @@ pub struct Stage {
     folder: PathBuf,
     set: Set,
     balancers: Vec<Balancer>,
+    /// Those between services that speak over a broker, where it is said what becomes of events.
+    carriers: Vec<Carrier>,
     secrets: BTreeMap<String, String>,
     urls: BTreeMap<String, String>,
     lines: BTreeMap<String, Line>,
     // Dropped in order of names: nobody depends on the order of ending.
     running: BTreeMap<String, Child>,
     addresses: BTreeMap<String, SocketAddr>,
-    settings: BTreeMap<String, Vec<String>>,
+    flags: BTreeMap<String, Vec<String>>,
 }
 
 impl Stage {
@@ -74,6 +89,14 @@ impl Stage {
 
     /// The same, set in this way.
     pub async fn start_set(binary: &Path, folder: &Path, set: Set) -> anyhow::Result<Stage> {
+        set.ground.prepare().await?;
+        let carriers = match &set.balance {
+            Some(balance) if set.ground.events != Events::Webhooks => {
+                set.ground.sent().prepare_events().await?;
+                carrier::between(&set.ground, folder, balance).await?
+            }
+            _ => Vec::new(),
+        };
         let secret =
             |name: &str| (name.to_owned(), format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
         let mut stage = Stage {
@@ -81,12 +104,13 @@ impl Stage {
             folder: folder.to_owned(),
             set,
             balancers: Vec::new(),
+            carriers,
             secrets: SENDERS.map(secret).into(),
             urls: BTreeMap::new(),
             lines: BTreeMap::new(),
             running: BTreeMap::new(),
             addresses: BTreeMap::new(),
-            settings: BTreeMap::new(),
+            flags: BTreeMap::new(),
         };
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         let outside = vec!["outside".into(), "--listen".into(), free.to_string()];
@@ -96,9 +120,14 @@ impl Stage {
         let http = stage.balanced("outside", http).await?;
         stage.urls.insert("outside".into(), format!("http://{http}"));
         for name in NAMES {
+            let behind_line = stage.set.lines == Lines::CanLose && BEHIND_LINES.contains(&name);
+            let broker = stage.broker_of(name).await?;
+            if let (true, Some(broker)) = (behind_line, broker) {
+                stage.lines.insert(name.into(), Line::to(broker).await?);
+            }
             let address = stage.start_service(name, free).await?;
             let mut reached_at = stage.balanced(name, address).await?;
-            if stage.set.lines == Lines::CanLose && BEHIND_LINES.contains(&name) {
+            if behind_line && broker.is_none() {
                 let line = Line::to(reached_at).await?;
                 reached_at = line.address();
                 stage.lines.insert(name.into(), line);
@@ -123,18 +152,54 @@ impl Stage {
     /// Starts it again, at its address and on its files.
     pub async fn start_again(&mut self, name: &str) -> anyhow::Result<()> {
         let address = *self.addresses.get(name).context("it never ran")?;
+        if let Some(line) = self.lines.get(name) {
+            line.mend();
+        }
         self.start_service(name, address).await?;
         Ok(())
     }
 
     /// Settings with which it is started from now on, such as `--build=41`.
     pub fn set(&mut self, name: &str, settings: &[&str]) {
-        self.settings.insert(name.into(), settings.iter().map(|&setting| setting.into()).collect());
+        self.flags.insert(name.into(), settings.iter().map(|&setting| setting.into()).collect());
     }
 
     /// Where others reach it.
     pub fn url(&self, name: &str) -> &str {
         &self.urls[name]
+    }
+
+    /// What a service of this name is told.
+    pub fn settings(&self, name: &str, listen: SocketAddr) -> anyhow::Result<Settings> {
+        Ok(Settings {
+            name: name.to_owned(),
+            database: self.set.ground.database(name, &self.folder)?,
+            events: self.set.ground.events.clone(),
+            place: match SENDERS.contains(&name) && NAMES.contains(&name) && !self.carriers.is_empty() {
+                true => self.set.ground.sent().name,
+                false => self.set.ground.name.clone(),
+            },
+            listen,
+            peers: self.urls.clone(),
+            secrets: self.secrets.clone(),
+            retention: None,
+            build: String::new(),
+        })
+    }
+
+    /// Where databases are, and what carries events.
+    pub fn ground(&self) -> &Ground {
+        &self.set.ground
+    }
+
+    /// The next word by which it says that it has an event will not arrive: its answer to a webhook, or its
+    /// acknowledgement to a broker.
+    pub fn lose_its_word(&self, name: &str) -> anyhow::Result<()> {
+        match self.set.ground.events.broker()? {
+            None => self.line(name).lose_an_answer(),
+            Some(_) => self.line(name).fall_silent_behind(EVENT),
+        }
+        Ok(())
     }
 
     /// The line to it.
@@ -173,15 +238,37 @@ impl Stage {
     }
 
     async fn start_service(&mut self, name: &str, listen: SocketAddr) -> anyhow::Result<SocketAddr> {
-        let folder = self.folder.to_str().context("the folder's name is no text")?;
+        let Settings { database, events, place, peers, .. } = self.settings(name, listen)?;
+        let mut events = events.text().to_owned();
+        let line = self.lines.get(name).filter(|_| consumes(name));
+        if let (Some(mut broker), Some(line)) = (self.set.ground.events.broker()?, line) {
+            broker.set_host(Some("127.0.0.1"))?;
+            broker.set_port(Some(line.address().port())).map_err(|()| anyhow!("a broker has a port"))?;
+            events = broker.into();
+        }
+        let listen = listen.to_string();
+        let args = ["service", name, "--database", &database, "--events", &events, "--place", &place];
         let mut args: Vec<String> =
-            ["service", name, "--folder", folder, "--listen", &listen.to_string()].map(str::to_owned).into();
-        args.extend(self.urls.iter().map(|(peer, url)| format!("--peer={peer}={url}")));
+            args.into_iter().chain(["--listen", &listen]).map(str::to_owned).collect();
+        args.extend(peers.iter().map(|(peer, url)| format!("--peer={peer}={url}")));
         args.extend(self.set.without.map(|_| "--rig".to_owned()));
-        args.extend(self.settings.get(name).into_iter().flatten().cloned());
+        args.extend(self.flags.get(name).into_iter().flatten().cloned());
         let (child, [address]) = self.part(name, args)?.start().await?;
         self.running.insert(name.into(), child);
         Ok(address)
+    }
+
+    /// The broker from which it gets events.
+    async fn broker_of(&self, name: &str) -> anyhow::Result<Option<SocketAddr>> {
+        let Some(broker) = self.set.ground.events.broker()? else { return Ok(None) };
+        if !consumes(name) {
+            return Ok(None);
+        }
+        let host = (
+            broker.host_str().context("a broker has a host")?,
+            broker.port().context("a broker has a port")?,
+        );
+        Ok(Some(lookup_host(host).await?.next().context("the broker is nowhere")?))
     }
 
     fn part(&self, name: &str, args: Vec<String>) -> anyhow::Result<Part> {
@@ -194,4 +281,9 @@ impl Stage {
             log: self.folder.join(format!("{name}.log")),
         })
     }
+}
+
+/// Whether it gets events of other services.
+fn consumes(name: &str) -> bool {
+    RECEIVERS.iter().any(|(sender, receiver)| *receiver == name && NAMES.contains(sender))
 }

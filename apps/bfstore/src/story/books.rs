@@ -4,93 +4,157 @@
 //! effects and versions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::time::Duration;
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OpenFlags, Row};
-
+use crate::events::RECEIVERS;
 use crate::outside::Happened;
 use crate::services::NAMES;
+use crate::story::ledgers::{Ledgers, Query};
 
 /// The business's own tables.
 const OWN: &[(&str, &str, &str)] = &[
-    ("storefront", "checkouts", "SELECT customer_id, product, quantity, cents FROM checkouts ORDER BY rowid"),
-    ("storefront", "prices", "SELECT product, cents, version FROM prices ORDER BY 1"),
-    ("order", "baskets", "SELECT product, quantity, cents FROM baskets ORDER BY rowid"),
+    ("storefront", "checkouts", "SELECT customer_id, product, quantity, cents FROM checkouts"),
+    ("storefront", "prices", "SELECT product, cents, version FROM prices"),
+    ("order", "baskets", "SELECT product, quantity, cents FROM baskets"),
     (
         "order",
         "orders",
-        "SELECT order_id, customer_id, product, quantity, cents, status, version FROM orders ORDER BY 1",
+        "SELECT order_id, customer_id, product, quantity, cents, status, version FROM orders",
     ),
-    ("inventory", "stock", "SELECT product, available FROM stock ORDER BY 1"),
-    (
-        "inventory",
-        "reservations",
-        "SELECT order_id, product, quantity FROM reservations WHERE released = 0 ORDER BY 1",
-    ),
-    ("payment", "captures", "SELECT order_id, customer_id, cents FROM captures ORDER BY 1"),
-    ("notification", "requests", "SELECT order_id, count(*), sum(made) FROM requests GROUP BY 1 ORDER BY 1"),
-    ("loyalty", "points", "SELECT customer_id, points FROM points ORDER BY 1"),
+    ("inventory", "stock", "SELECT product, available FROM stock"),
+    ("inventory", "reservations", "SELECT order_id, product, quantity FROM reservations WHERE released = 0"),
+    ("payment", "captures", "SELECT order_id, customer_id, cents FROM captures"),
+    ("notification", "requests", "SELECT order_id, count(*), sum(made) FROM requests GROUP BY 1"),
+    ("loyalty", "points", "SELECT customer_id, points FROM points"),
 ];
 /// The layer's tables, which every service has.
-const LAYER: &[(&str, &str)] = &[
+const LAYER: &[(&str, Query)] = &[
     (
         "operations",
-        "SELECT operation, CASE coalesce(state, 1) WHEN 1 THEN 'processing' WHEN 2 THEN 'succeeded'
-         WHEN 3 THEN 'rejected' WHEN 4 THEN 'failed' ELSE 'unknown' END, count(*)
-         FROM onefold_operations LEFT JOIN onefold_outcomes USING (seq) GROUP BY 1, 2 ORDER BY 1, 2",
+        Query {
+            sqlite: "SELECT operation, CASE coalesce(state, 1) WHEN 1 THEN 'processing' WHEN 2 THEN 'succeeded'
+                WHEN 3 THEN 'rejected' WHEN 4 THEN 'failed' ELSE 'unknown' END, count(*)
+                FROM onefold_operations LEFT JOIN onefold_outcomes USING (seq) GROUP BY 1, 2",
+            postgres: "SELECT convert_from(operation, 'UTF8'), CASE state WHEN 1 THEN 'processing'
+                WHEN 2 THEN 'succeeded' WHEN 3 THEN 'rejected' WHEN 4 THEN 'failed' ELSE 'unknown' END, count(*)
+                FROM onefold.operations GROUP BY 1, 2",
+        },
     ),
     (
         "outgoing",
-        "SELECT destination, CASE coalesce(open.state, done.state) WHEN 2 THEN 'delivered' WHEN 3 THEN 'dead'
-         WHEN 4 THEN 'unknown' WHEN 5 THEN 'discarded' ELSE 'waiting' END, count(*)
-         FROM onefold_outbox AS all_of_them LEFT JOIN (SELECT seq, state FROM onefold_outbox_open) AS open USING (seq)
-         LEFT JOIN onefold_outbox_done AS done USING (seq) GROUP BY 1, 2 ORDER BY 1, 2",
+        Query {
+            sqlite: "SELECT destination, CASE coalesce(open.state, done.state) WHEN 2 THEN 'delivered'
+                WHEN 3 THEN 'dead' WHEN 4 THEN 'unknown' WHEN 5 THEN 'discarded' ELSE 'waiting' END, count(*)
+                FROM onefold_outbox AS all_of_them
+                LEFT JOIN (SELECT seq, state FROM onefold_outbox_open) AS open USING (seq)
+                LEFT JOIN onefold_outbox_done AS done USING (seq) GROUP BY 1, 2",
+            postgres: "SELECT convert_from(sent.destination, 'UTF8'), CASE coalesce(open.state, done.state)
+                WHEN 2 THEN 'delivered' WHEN 3 THEN 'dead' WHEN 4 THEN 'unknown' WHEN 5 THEN 'discarded'
+                ELSE 'waiting' END, count(*)
+                FROM onefold.outbox AS sent LEFT JOIN onefold.outbox_open AS open USING (place)
+                LEFT JOIN onefold.outbox_done AS done USING (place) GROUP BY 1, 2",
+        },
     ),
     (
         "incoming",
-        "SELECT source, CASE state WHEN 0 THEN 'failing' WHEN 1 THEN 'processed' WHEN 2 THEN 'rejected'
-         WHEN 3 THEN 'superseded' ELSE 'parked' END, count(*) FROM onefold_inbox GROUP BY 1, 2 ORDER BY 1, 2",
+        Query {
+            sqlite: "SELECT source, CASE state WHEN 0 THEN 'failing' WHEN 1 THEN 'processed'
+                WHEN 2 THEN 'rejected' WHEN 3 THEN 'superseded' ELSE 'parked' END, count(*)
+                FROM onefold_inbox GROUP BY 1, 2",
+            postgres: "SELECT convert_from(source, 'UTF8'), CASE state WHEN 0 THEN 'failing'
+                WHEN 1 THEN 'processed' WHEN 2 THEN 'rejected' WHEN 3 THEN 'superseded' ELSE 'parked' END, count(*)
+                FROM onefold.inbox GROUP BY 1, 2",
+        },
     ),
     (
         "evidence",
-        "SELECT CASE kind WHEN 0 THEN 'unknown' WHEN 3 THEN 'late_success' WHEN 4 THEN 'happened'
-         WHEN 5 THEN 'did_not_happen' ELSE 'other' END, count(*)
-         FROM onefold_events JOIN onefold_operations ON onefold_operations.seq = onefold_events.operation
-         WHERE kind <> 6 AND onefold_operations.operation <> 'FulfilOrder' GROUP BY 1 ORDER BY 1",
+        Query {
+            sqlite: "SELECT CASE kind WHEN 0 THEN 'unknown' WHEN 3 THEN 'late_success' WHEN 4 THEN 'happened'
+                WHEN 5 THEN 'did_not_happen' ELSE 'other' END, count(*)
+                FROM onefold_events JOIN onefold_operations ON onefold_operations.seq = onefold_events.operation
+                WHERE kind <> 6 AND onefold_operations.operation <> 'FulfilOrder' GROUP BY 1",
+            postgres: "SELECT CASE kind WHEN 0 THEN 'unknown' WHEN 3 THEN 'late_success' WHEN 4 THEN 'happened'
+                WHEN 5 THEN 'did_not_happen' ELSE 'other' END, count(*)
+                FROM onefold.events JOIN onefold.operations USING (id)
+                WHERE kind <> 6 AND operation <> 'FulfilOrder' GROUP BY 1",
+        },
     ),
     (
         "again",
-        "SELECT source, CASE state WHEN 1 THEN 'processed' ELSE 'other' END, 'by', handler, count(*) FROM onefold_inbox
-         WHERE round > 0 GROUP BY 1, 2, 4 ORDER BY 1, 2, 4",
+        Query {
+            sqlite: "SELECT source, CASE state WHEN 1 THEN 'processed' ELSE 'other' END, 'by', handler, count(*)
+                FROM onefold_inbox WHERE round > 0 GROUP BY 1, 2, 4",
+            postgres: "SELECT convert_from(source, 'UTF8'), CASE state WHEN 1 THEN 'processed' ELSE 'other' END, 'by',
+                convert_from(handler, 'UTF8'), count(*) FROM onefold.inbox WHERE round > 0 GROUP BY 1, 2, 4",
+        },
     ),
     (
         "permits",
-        "SELECT consumer, 'of', coalesce(damaged, message), 'by', who FROM onefold_permits ORDER BY number",
+        Query {
+            sqlite: "SELECT consumer, 'of', coalesce(damaged, message), 'by', who FROM onefold_permits",
+            postgres: "SELECT convert_from(consumer, 'UTF8'), 'of', convert_from(coalesce(damaged, message), 'UTF8'),
+                'by', convert_from(who, 'UTF8') FROM onefold.permits",
+        },
     ),
     (
         "acts",
-        "SELECT CASE kind WHEN 0 THEN 'redriven' WHEN 1 THEN 'delivered' ELSE 'discarded' END, who, count(*)
-         FROM onefold_acts GROUP BY 1, 2 ORDER BY 1, 2",
+        Query {
+            sqlite: "SELECT CASE kind WHEN 0 THEN 'redriven' WHEN 1 THEN 'delivered' ELSE 'discarded' END, who,
+                count(*) FROM onefold_acts GROUP BY 1, 2",
+            postgres: "SELECT CASE kind WHEN 0 THEN 'redriven' WHEN 1 THEN 'delivered' ELSE 'discarded' END,
+                convert_from(who, 'UTF8'), count(*) FROM onefold.acts GROUP BY 1, 2",
+        },
     ),
-    ("effects", "SELECT key FROM onefold_effects ORDER BY 1"),
-    ("versions", "SELECT entity, version FROM onefold_projections ORDER BY 1"),
-    ("superseded", "SELECT entity, version FROM onefold_superseded ORDER BY 1, 2"),
+    (
+        "effects",
+        Query {
+            sqlite: "SELECT key FROM onefold_effects",
+            postgres: "SELECT convert_from(key, 'UTF8') FROM onefold.effects",
+        },
+    ),
+    (
+        "versions",
+        Query {
+            sqlite: "SELECT entity, version FROM onefold_projections",
+            postgres: "SELECT convert_from(entity, 'UTF8'), version FROM onefold.projections",
+        },
+    ),
+    (
+        "superseded",
+        Query {
+            sqlite: "SELECT entity, version FROM onefold_superseded",
+            postgres: "SELECT convert_from(entity, 'UTF8'), version FROM onefold.superseded",
+        },
+    ),
 ];
 /// What has not come to its end yet.
-const OPEN: &str = "SELECT (SELECT count(*) FROM onefold_outbox_open WHERE state <> 3)
-    + (SELECT count(*) FROM onefold_operations LEFT JOIN onefold_outcomes USING (seq)
-       WHERE coalesce(state, 5) = 5)";
-const RESTOCK: &str = "UPDATE stock SET available = ?1 WHERE product = 'lamp'";
+const OPEN: Query = Query {
+    sqlite: "SELECT (SELECT count(*) FROM onefold_outbox_open WHERE state <> 3)
+        + (SELECT count(*) FROM onefold_operations LEFT JOIN onefold_outcomes USING (seq)
+           WHERE coalesce(state, 5) = 5)",
+    postgres: "SELECT (SELECT count(*) FROM onefold.outbox_open WHERE state <> 3)
+        + (SELECT count(*) FROM onefold.operations WHERE state IN (1, 5))",
+};
 const CUSTOMER: &str = "SELECT customer_id FROM orders WHERE order_id =";
 const ORDERS_OPEN: &str = "SELECT count(*) FROM orders WHERE status = 'placed'";
-const SENDINGS: &str =
-    "SELECT coalesce(sum(attempt), 0) FROM onefold_outbox_done JOIN onefold_outbox USING (seq)
-    WHERE destination <> 'mail'";
-
-/// How long a statement waits for the service that writes.
-const BUSY: Duration = Duration::from_secs(10);
+/// How often events were sent that have arrived by now.
+const SENDINGS: Query = Query {
+    sqlite: "SELECT coalesce(sum(attempt), 0) FROM onefold_outbox_done JOIN onefold_outbox USING (seq)
+        WHERE destination <> 'mail'",
+    postgres: "SELECT coalesce(sum(attempt), 0) FROM onefold.outbox_done JOIN onefold.outbox USING (place)
+        WHERE destination <> 'mail'",
+};
+/// Events that a broker has taken, with their receivers.
+const TAKEN: Query = Query {
+    sqlite: "SELECT destination || ' ' || id FROM onefold_outbox_done JOIN onefold_outbox USING (seq)",
+    postgres: "SELECT convert_from(destination, 'UTF8') || ' ' || convert_from(id, 'UTF8')
+        FROM onefold.outbox_done JOIN onefold.outbox USING (place)",
+};
+/// Events that a receiver is done with, with their senders.
+const DONE: Query = Query {
+    sqlite: "SELECT source || ' ' || message FROM onefold_inbox WHERE state <> 0 AND round = 0",
+    postgres: "SELECT convert_from(source, 'UTF8') || ' ' || convert_from(message, 'UTF8')
+        FROM onefold.inbox WHERE state <> 0 AND round = 0",
+};
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,18 +164,17 @@ pub struct Books {
 
 impl Books {
     /// As it is now.
-    pub fn read(folder: &Path, happened: &Happened) -> anyhow::Result<Books> {
+    pub async fn read(ledgers: &Ledgers, happened: &Happened) -> anyhow::Result<Books> {
         let mut books = Books::default();
         for name in NAMES {
-            let database = open(folder, name)?;
             for (_, table, sql) in OWN.iter().filter(|(of, ..)| *of == name) {
-                books.add(name, table, lines(&database, sql)?);
+                books.add(name, table, ledgers.lines(name, sql).await?);
             }
-            for (table, sql) in LAYER {
-                books.add(name, table, lines(&database, sql)?);
+            for (table, query) in LAYER {
+                books.add(name, table, ledgers.ask(name, *query).await?);
             }
         }
-        let known = lines(&open(folder, "payment")?, "SELECT payment_attempt_id, charge FROM captures")?;
+        let known = ledgers.lines("payment", "SELECT payment_attempt_id, charge FROM captures").await?;
         let captures = happened.captures.iter().map(|captured| {
             let key = if known.contains(&format!("{} {}", captured.key, captured.charge)) {
                 "under its own key"
@@ -127,20 +190,39 @@ impl Books {
         Ok(books)
     }
 
-    /// Whether nothing is on its way any more.
-    pub fn settled(folder: &Path) -> anyhow::Result<bool> {
-        let mut open_ones: i64 = open(folder, "order")?.query_row(ORDERS_OPEN, [], |row| row.get(0))?;
+    /// Whether nothing is on its way any more, in the databases or at a broker.
+    pub async fn settled(ledgers: &Ledgers) -> anyhow::Result<bool> {
+        // In this order: what is handled in between may leave a mail on its way.
+        Ok(Books::left(ledgers).await? && Books::handled(ledgers).await? && Books::left(ledgers).await?)
+    }
+
+    /// Whether everything has left the databases.
+    async fn left(ledgers: &Ledgers) -> anyhow::Result<bool> {
+        let mut open = ledgers.count("order", ORDERS_OPEN).await?;
         for name in NAMES {
-            open_ones += open(folder, name)?.query_row(OPEN, [], |row| row.get::<_, i64>(0))?;
+            open += ledgers.counted(name, OPEN).await?;
         }
-        Ok(open_ones == 0)
+        Ok(open == 0)
+    }
+
+    /// Whether the receivers are done with every event that a broker has taken for them. Where there is no broker, who
+    /// takes an event is done with it.
+    async fn handled(ledgers: &Ledgers) -> anyhow::Result<bool> {
+        for (sender, receiver) in RECEIVERS.iter().filter(|(sender, _)| NAMES.contains(sender)) {
+            let (taken, done) = (ledgers.ask(sender, TAKEN).await?, ledgers.ask(receiver, DONE).await?);
+            let done = of(&done, sender);
+            if !of(&taken, receiver).is_subset(&done) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// How often the relays have sent events, those that had to be sent again counted each time.
-    pub fn sendings(folder: &Path) -> anyhow::Result<usize> {
+    pub async fn sendings(ledgers: &Ledgers) -> anyhow::Result<usize> {
         let mut counted = 0;
         for name in NAMES {
-            counted += open(folder, name)?.query_row(SENDINGS, [], |row| row.get::<_, u32>(0))?;
+            counted += ledgers.counted(name, SENDINGS).await?;
         }
         Ok(counted as usize)
     }
@@ -180,17 +262,14 @@ impl Books {
     }
 
     /// Lamps are delivered, until there are so many.
-    pub fn restock(folder: &Path, lamps: usize) -> anyhow::Result<()> {
-        let database = Connection::open(folder.join("inventory.db"))?;
-        database.busy_timeout(BUSY)?;
-        database.execute(RESTOCK, [i64::try_from(lamps)?])?;
-        Ok(())
+    pub async fn restock(ledgers: &Ledgers, lamps: usize) -> anyhow::Result<()> {
+        let restock = format!("UPDATE stock SET available = {lamps} WHERE product = 'lamp'");
+        ledgers.change("inventory", &restock).await
     }
 
     /// Whose order this is, if there is one.
-    pub fn customer_of(folder: &Path, order_id: i64) -> anyhow::Result<Option<String>> {
-        let found = lines(&open(folder, "order")?, &format!("{CUSTOMER} {order_id}"))?;
-        Ok(found.into_iter().next())
+    pub async fn customer_of(ledgers: &Ledgers, order_id: i64) -> anyhow::Result<Option<String>> {
+        Ok(ledgers.lines("order", &format!("{CUSTOMER} {order_id}")).await?.into_iter().next())
     }
 
     fn add(&mut self, of: &str, table: &str, lines: Vec<String>) {
@@ -217,30 +296,7 @@ fn counted(text: &str) -> BTreeMap<&str, usize> {
     counted
 }
 
-/// A service's database, to read from.
-pub(crate) fn open(folder: &Path, name: &str) -> anyhow::Result<Connection> {
-    let database =
-        Connection::open_with_flags(folder.join(format!("{name}.db")), OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    database.busy_timeout(BUSY)?;
-    Ok(database)
-}
-
-/// The rows of a query, each as one line.
-pub(crate) fn lines(database: &Connection, sql: &str) -> anyhow::Result<Vec<String>> {
-    let mut statement = database.prepare(sql)?;
-    let columns = statement.column_count();
-    let line = |row: &Row<'_>| {
-        let cells: rusqlite::Result<Vec<String>> =
-            (0..columns).map(|at| Ok(cell(row.get_ref(at)?))).collect();
-        Ok(cells?.join(" "))
-    };
-    Ok(statement.query_map([], line)?.collect::<Result<_, _>>()?)
-}
-
-fn cell(value: ValueRef<'_>) -> String {
-    match value {
-        ValueRef::Integer(number) => number.to_string(),
-        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
-        other => format!("{other:?}"),
-    }
+/// What stands behind a name.
+fn of<'l>(lines: &'l [String], name: &str) -> BTreeSet<&'l str> {
+    lines.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).collect()
 }

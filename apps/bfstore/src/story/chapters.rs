@@ -1,9 +1,12 @@
 //! The chapters, each with the whole state that should come of it. The first eight are here, on one order and one price;
-//! [`keys`], [`people`] and [`outages`] have the others.
+//! [`keys`], [`people`], [`outages`] and [`locks`] have the others.
 
 mod keys;
+mod locks;
 mod outages;
 mod people;
+
+pub(crate) use keys::FORGET;
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,6 +14,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use tonic::Code;
 
+use crate::ground::Ground;
 use crate::outside::Fault;
 use crate::rpc::orders_client::OrdersClient;
 use crate::rpc::{self, Basket, PlaceOrderRequest};
@@ -73,7 +77,7 @@ pub const CHAPTERS: &[Chapter] = &[
     keys::ANOTHER_CHECKOUT,
     keys::AN_EXPIRED_KEY,
     outages::PAYMENT_IS_DOWN,
-    outages::LOCKED,
+    locks::LOCKED,
     people::A_MARK_ALONE,
 ];
 
@@ -193,9 +197,16 @@ impl Chapter {
         self.name.trim_end_matches(char::is_alphabetic).parse().unwrap_or_default()
     }
 
-    /// Plays it on a stage of its own in this folder. Where payment is down, it is so at least this long.
-    pub async fn play(&self, binary: &Path, folder: &Path, down_for: Duration) -> anyhow::Result<Played> {
-        let mut play = Play::start(binary, folder, down_for).await?;
+    /// Plays it on a stage of its own in this folder, on this ground, which is cleared when all went well. Where payment is
+    /// down, it is so at least this long.
+    pub async fn play(
+        &self,
+        binary: &Path,
+        folder: &Path,
+        ground: &Ground,
+        down_for: Duration,
+    ) -> anyhow::Result<Played> {
+        let mut play = Play::start(binary, folder, ground, down_for).await?;
         match self.name {
             "1" => answer_lost(&mut play).await?,
             "2" => at_once(&mut play).await?,
@@ -212,7 +223,7 @@ impl Chapter {
             "11" => keys::another_checkout(&mut play).await?,
             "12" => keys::expired_key(&mut play).await?,
             "13" => outages::payment_is_down(&mut play).await?,
-            "14" => outages::locked(&mut play).await?,
+            "14" => locks::locked(&mut play).await?,
             _ => people::mark_alone(&mut play).await?,
         }
         play.rest().await?;
@@ -281,10 +292,13 @@ async fn capture_lands_late(play: &mut Play) -> anyhow::Result<()> {
 }
 
 async fn consumer_killed(play: &mut Play) -> anyhow::Result<()> {
-    play.stage.line("loyalty").lose_an_answer();
+    play.stage.lose_its_word("loyalty")?;
     play.order().await?;
-    let lost = async |play: &Play| Ok(play.stage.line("loyalty").lost() == 1);
-    play.until("loyalty has handled the event and its answer is lost", lost).await?;
+    let lost = async |play: &Play| {
+        let handled = play.ledgers.count("loyalty", "SELECT count(*) FROM points").await? == 1;
+        Ok(handled && play.stage.line("loyalty").lost() == 1)
+    };
+    play.until("loyalty has handled the event and its word of it is lost", lost).await?;
     play.kill("loyalty").await?;
     play.stage.start_again("loyalty").await
 }

@@ -1,8 +1,7 @@
 //! A person at the store of one service: what `onefold inbox` and `onefold permits` do, beside the running service.
 
-use std::path::Path;
-
 use anyhow::ensure;
+use onefold::any::{AnyStore, AnyTx};
 use onefold::inbox::{Handled, Handling, Inbound, InboxEntry, InboxQuery, InboxState, NewPermit};
 use onefold::{Onefold, OperationId};
 
@@ -12,12 +11,12 @@ const WHO: &str = "olga";
 const ALL: u32 = 100;
 
 /// A person at one store.
-pub(super) struct Operator(Onefold);
+pub(super) struct Operator(Onefold<AnyStore>);
 
 impl Operator {
-    /// At the store of this service.
-    pub(super) fn at(folder: &Path, service: &str) -> anyhow::Result<Operator> {
-        Ok(Operator(Onefold::sqlite(folder.join(format!("{service}.db")))?))
+    /// At the store of this URL.
+    pub(super) async fn at(database: &str) -> anyhow::Result<Operator> {
+        Ok(Operator(Onefold::any(database).await?))
     }
 
     /// `onefold inbox list --state …`
@@ -54,7 +53,8 @@ impl Operator {
 
     /// Marks a message as handled, and does nothing else: what a script does that "cleans up".
     pub(super) async fn mark(&self, consumer: &str, message: Inbound) -> anyhow::Result<()> {
-        let handling = self.0.inbox(consumer).handle(message, |_, _| Ok(Handled::Done)).await;
+        let handling =
+            self.0.inbox(consumer).handle(message, async |_: &mut AnyTx, _| Ok(Handled::Done)).await;
         ensure!(handling == Handling::Done(InboxState::Processed), "it was not marked: {handling:?}");
         Ok(())
     }

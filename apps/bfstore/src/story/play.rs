@@ -1,35 +1,44 @@
 //! One chapter while it is played: the stage, a shopper, and what was tried.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use onefold::Key;
-use onefold::messages::{Message, Sending, Sink};
-use onefold::webhooks::{HttpSink, KeyForm, Secret};
+use onefold::messages::{Message, Sending};
 use tokio::time::{Instant, sleep};
 
-use crate::events::Event;
+use crate::events::{self, Event};
+use crate::ground::{Events, Ground};
 use crate::outside::Happened;
-use crate::stage::{Lines, Stage};
-use crate::story::books::{self, Books};
+use crate::stage::{Lines, Set, Stage};
+use crate::story::Books;
+use crate::story::ledgers::{Ledgers, Query};
+use crate::story::operator::Operator;
 use crate::story::shopper::{Got, Shopper};
 
 /// How long a chapter may take to come to rest.
 const REST_WITHIN: Duration = Duration::from_secs(90);
 /// How often it is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The messages that were handled.
+const MARKS: Query = Query {
+    sqlite: "SELECT message FROM onefold_inbox WHERE state <> 0",
+    postgres: "SELECT convert_from(message, 'UTF8') FROM onefold.inbox WHERE state <> 0",
+};
 
 /// A chapter while it is played.
 pub(crate) struct Play {
     pub(crate) stage: Stage,
+    pub(crate) ledgers: Ledgers,
     pub(crate) shopper: Shopper,
     pub(crate) submits: usize,
     /// Events that somebody outside of bfstore has sent.
     sendings: usize,
     kills: usize,
     /// How long payment is down, where it is.
-    pub(super) down_for: Duration,
+    pub(crate) down_for: Duration,
 }
 
 /// A chapter that was played.
@@ -45,14 +54,21 @@ pub struct Played {
 }
 
 impl Play {
-    pub(crate) async fn start(binary: &Path, folder: &Path, down_for: Duration) -> anyhow::Result<Play> {
-        Play::on(Stage::start(binary, folder, Lines::CanLose).await?, down_for)
+    pub(crate) async fn start(
+        binary: &Path,
+        folder: &Path,
+        ground: &Ground,
+        down_for: Duration,
+    ) -> anyhow::Result<Play> {
+        let set = Set { lines: Lines::CanLose, ground: ground.clone(), ..Set::default() };
+        Play::on(Stage::start_set(binary, folder, set).await?, down_for).await
     }
 
     /// On a stage that stands.
-    pub(crate) fn on(stage: Stage, down_for: Duration) -> anyhow::Result<Play> {
+    pub(crate) async fn on(stage: Stage, down_for: Duration) -> anyhow::Result<Play> {
+        let ledgers = Ledgers::of(&stage).await?;
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
-        Ok(Play { stage, shopper, submits: 0, sendings: 0, kills: 0, down_for })
+        Ok(Play { stage, ledgers, shopper, submits: 0, sendings: 0, kills: 0, down_for })
     }
 
     /// Presses the button of a checkout.
@@ -92,15 +108,29 @@ impl Play {
 
     /// The catalogue tells the storefront of a product, in a message of this id.
     pub(crate) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
-        let endpoint = format!("{}/events/catalogue", self.stage.url("storefront"));
-        let secret = Secret::new(self.stage.secret("catalogue"), KeyForm::Whsec)?;
+        let catalogue = self.stage.settings("catalogue", SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let event = Event::ProductChanged { product: "lamp".into(), cents, version };
         let message = event.to("storefront", id, "product-lamp", id).map_err(anyhow::Error::from_boxed)?;
         let message = Message { id: Key::new(id)?, ..message };
-        let sending = HttpSink::new(&endpoint, vec![secret])?.send(&message).await;
+        let sink = events::sink(&catalogue, "storefront").await?;
+        // A broker is connected to in its own time, and the storefront makes its queue.
+        let by_broker = self.stage.ground().events != Events::Webhooks;
+        let taken = async |_: &Play| match sink.send(&message).await {
+            Sending::Accepted => Ok(true),
+            Sending::NotYet { .. } => Ok(false),
+            Sending::Failed { .. } if by_broker => Ok(false),
+            other => bail!("the event was not taken: {other:?}"),
+        };
+        self.until("the event is taken", taken).await?;
         self.sendings += 1;
-        ensure!(sending == Sending::Accepted, "the storefront did not take the event: {sending:?}");
-        Ok(())
+        if !by_broker {
+            return Ok(());
+        }
+        let handled = async |play: &Play| {
+            let marks = play.ledgers.ask("storefront", MARKS).await?;
+            Ok(marks.iter().any(|mark| mark == message.id.as_str()))
+        };
+        self.until("the storefront has handled the event", handled).await
     }
 
     pub(crate) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {
@@ -109,16 +139,20 @@ impl Play {
     }
 
     /// Ends it and starts it again with these settings, as a deployment does.
-    pub(super) async fn deploy(&mut self, name: &str, settings: &[&str]) -> anyhow::Result<()> {
+    pub(crate) async fn deploy(&mut self, name: &str, settings: &[&str]) -> anyhow::Result<()> {
         self.kill(name).await?;
         self.stage.set(name, settings);
         self.stage.start_again(name).await
     }
 
     /// The first line that this query has at the service's database.
-    pub(super) fn line_of(&self, service: &str, sql: &str) -> anyhow::Result<String> {
-        let lines = books::lines(&books::open(self.stage.folder(), service)?, sql)?;
-        Ok(lines.into_iter().next().unwrap_or_default())
+    pub(crate) async fn line_of(&self, service: &str, sql: &str) -> anyhow::Result<String> {
+        Ok(self.ledgers.seen(service, sql).await?.into_iter().next().unwrap_or_default())
+    }
+
+    /// A person at the store of this service.
+    pub(super) async fn operator(&self, service: &str) -> anyhow::Result<Operator> {
+        Operator::at(&self.stage.ground().database(service, self.stage.folder())?).await
     }
 
     /// Waits until this is so.
@@ -139,24 +173,26 @@ impl Play {
 
     /// Waits until nothing is on its way any more.
     pub(crate) async fn rest(&self) -> anyhow::Result<()> {
-        self.until("everything has come to rest", async |play: &Play| Books::settled(play.stage.folder()))
-            .await
+        let rest = async |play: &Play| Books::settled(&play.ledgers).await;
+        self.until("everything has come to rest", rest).await
     }
 
-    /// Reads the books, and ends every process.
+    /// Reads the books, ends every process, and clears the ground.
     pub(crate) async fn end(self) -> anyhow::Result<Played> {
         let happened = self.shopper.happened().await?;
-        let books = Books::read(self.stage.folder(), &happened)?;
+        let books = Books::read(&self.ledgers, &happened).await?;
         let lost = ["storefront", "loyalty", "notification"].map(|name| self.stage.line(name).lost());
         let played = Played {
             books,
             submits: self.submits,
             kills: self.kills,
             lost: lost.iter().sum(),
-            sendings: self.sendings + Books::sendings(self.stage.folder())?,
+            sendings: self.sendings + Books::sendings(&self.ledgers).await?,
             happened,
         };
+        let ground = self.stage.ground().clone();
         self.stage.end().await;
+        ground.clear().await?;
         Ok(played)
     }
 }

@@ -9,11 +9,13 @@ use std::sync::Arc;
 
 use comfy_table::Table;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 pub use scenes::Scene;
 
+use crate::ground::Ground;
 use crate::safeguard::Safeguard;
 
 /// Stages at once: each is seven processes.
@@ -44,16 +46,20 @@ impl Shown {
 }
 
 /// Plays every scene and prints the table. Exit code 1 where a protection that is taken away is not missed.
-pub async fn show(binary: &Path) -> anyhow::Result<ExitCode> {
+pub async fn show(binary: &Path, ground: &Ground) -> anyhow::Result<ExitCode> {
     let (places, mut playing) = (Arc::new(Semaphore::new(STAGES_MAX)), JoinSet::new());
     for (place, protection) in Safeguard::ALL.into_iter().enumerate() {
-        let (places, binary) = (places.clone(), PathBuf::from(binary));
-        playing.spawn(async move {
-            let _place = places.acquire().await?;
-            eprintln!("{}", protection.name());
-            let scene = Scene::of(protection);
-            let shown = scene.play(&binary).await?;
-            anyhow::Ok((place, scene, shown))
+        let (places, binary, ground) = (places.clone(), PathBuf::from(binary), ground.clone());
+        // On a thread of its own: a scene waits for async closures, and the compiler cannot tell that these may be sent.
+        let runtime = Handle::current();
+        playing.spawn_blocking(move || {
+            runtime.block_on(async move {
+                let _place = places.acquire().await?;
+                eprintln!("{}", protection.name());
+                let scene = Scene::of(protection);
+                let shown = scene.play(&binary, &ground).await?;
+                anyhow::Ok((place, scene, shown))
+            })
         });
     }
     let mut played = Vec::new();

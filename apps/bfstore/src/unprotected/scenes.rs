@@ -9,22 +9,18 @@ use anyhow::{Context, ensure};
 use async_trait::async_trait;
 use onefold::messages::{Sending, Sink};
 use onefold::webhooks::{HttpSink, KeyForm, Secret};
-use rusqlite::Connection;
 use tonic::Code;
 
 use super::Shown;
 use crate::events::Event;
+use crate::ground::Ground;
 use crate::outside::Fault;
 use crate::safeguard::Safeguard;
 use crate::stage::{Answer, Backend, Balance, Delivery, Lines, Set, Stage};
 use crate::story::Books;
+use crate::story::FORGET;
 use crate::story::play::Play;
 use crate::story::shopper::Got;
-
-/// How long the forgetting of a record waits for the database.
-const BUSY: Duration = Duration::from_secs(10);
-/// As the keeper does when retention and tombstone are over.
-const FORGET: &str = "DELETE FROM onefold_operations WHERE operation = 'PlaceOrder'";
 
 /// What is done, and what comes of it with the protection and without it.
 #[derive(Clone, Copy, Debug)]
@@ -70,19 +66,24 @@ impl Scene {
     }
 
     /// Plays it twice.
-    pub async fn play(&self, binary: &Path) -> anyhow::Result<Shown> {
+    pub async fn play(&self, binary: &Path, ground: &Ground) -> anyhow::Result<Shown> {
         Ok(Shown {
-            with: self.on_a_stage(binary, None).await?,
-            without: self.on_a_stage(binary, Some(self.protection)).await?,
+            with: self.on_a_stage(binary, ground, None).await?,
+            without: self.on_a_stage(binary, ground, Some(self.protection)).await?,
         })
     }
 
-    async fn on_a_stage(&self, binary: &Path, without: Option<Safeguard>) -> anyhow::Result<String> {
+    async fn on_a_stage(
+        &self,
+        binary: &Path,
+        ground: &Ground,
+        without: Option<Safeguard>,
+    ) -> anyhow::Result<String> {
         let folder = tempfile::tempdir()?;
         let balance: Arc<dyn Balance> =
             Arc::new(RefusesOnce { at: self.refused(), done: AtomicBool::new(false) });
-        let set = Set { lines: Lines::CanLose, balance: Some(balance), without };
-        let mut play = Play::on(Stage::start_set(binary, folder.path(), set).await?, Duration::ZERO)?;
+        let set = Set { lines: Lines::CanLose, ground: ground.renamed(), balance: Some(balance), without };
+        let mut play = Play::on(Stage::start_set(binary, folder.path(), set).await?, Duration::ZERO).await?;
         let said = match self.happen(&mut play).await {
             Ok(()) => play.rest().await,
             Err(error) => Err(error),
@@ -110,10 +111,7 @@ impl Scene {
                 told_of_an_order(play.buy(&checkout_id).await)?;
                 play.rest().await?;
                 play.kill("order").await?;
-                let database = Connection::open(play.stage.folder().join("order.db"))?;
-                database.busy_timeout(BUSY)?;
-                ensure!(database.execute(FORGET, [])? == 1, "there was no record");
-                drop(database);
+                play.ledgers.by_hand("order", FORGET).await?;
                 play.stage.start_again("order").await?;
                 told_of_an_order(play.buy(&checkout_id).await)
             }

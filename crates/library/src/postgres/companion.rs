@@ -11,14 +11,14 @@ use crate::{BoxError, CallError, Onefold, Operation};
 
 /// An async closure over the open transaction and a settled operation, whose future may be sent between threads.
 /// Implemented for all of them: `async move |tx: &mut PostgresTx, settled: Arc<Settled<T>>| { … }`.
-pub trait Writes<'a, T>: FnOnce(&'a mut PostgresTx, Arc<Settled<T>>) -> Self::Running {
+pub trait Writes<'a, T, Tx: 'a = PostgresTx>: FnOnce(&'a mut Tx, Arc<Settled<T>>) -> Self::Running {
     /// What it does.
     type Running: Future<Output = Result<(), BoxError>> + Send + 'a;
 }
 
-impl<'a, T, F, Running> Writes<'a, T> for F
+impl<'a, T, Tx: 'a, F, Running> Writes<'a, T, Tx> for F
 where
-    F: FnOnce(&'a mut PostgresTx, Arc<Settled<T>>) -> Running,
+    F: FnOnce(&'a mut Tx, Arc<Settled<T>>) -> Running,
     Running: Future<Output = Result<(), BoxError>> + Send + 'a,
 {
     type Running = Running;

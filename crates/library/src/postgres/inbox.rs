@@ -11,14 +11,14 @@ use crate::inbox::{Consumer, Handled, Handling, Inbound, Inbox, Incoming};
 
 /// An async handler over the open transaction and a message, whose future may be sent between threads. Implemented
 /// for all of them: `async move |tx: &mut PostgresTx, message: Arc<Incoming>| { … }`.
-pub trait Handler<'a>: FnOnce(&'a mut PostgresTx, Arc<Incoming>) -> Self::Running {
+pub trait Handler<'a, Tx: 'a = PostgresTx>: FnOnce(&'a mut Tx, Arc<Incoming>) -> Self::Running {
     /// What it does.
     type Running: Future<Output = Result<Handled, BoxError>> + Send + 'a;
 }
 
-impl<'a, F, Running> Handler<'a> for F
+impl<'a, Tx: 'a, F, Running> Handler<'a, Tx> for F
 where
-    F: FnOnce(&'a mut PostgresTx, Arc<Incoming>) -> Running,
+    F: FnOnce(&'a mut Tx, Arc<Incoming>) -> Running,
     Running: Future<Output = Result<Handled, BoxError>> + Send + 'a,
 {
     type Running = Running;

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use onefold::{CallError, Verdict, WhileRunning};
 use onefold_testkit::{Gate, Store, on_each_store, wait};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -127,6 +129,12 @@ async fn b28_losers_of_the_race_between_two_processes_are_no_errors(store: &Stor
     assert!(numbers.values().all(|of_key| of_key.iter().all(|number| *number == of_key[0])), "{numbers:?}");
     assert_eq!(answers.iter().filter(|answer| answer.ends_with("false")).count(), 20, "{answers:?}");
     assert_eq!(orders(store.url()).await, 20);
+    let mut registry = Registry::default();
+    service.engine().signals().register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    let mut errors = text.lines().filter(|line| line.starts_with("onefold_store_errors_total{"));
+    assert!(errors.all(|line| line.ends_with(" 0")), "{text}");
 }
 
 async fn b30_repeat_in_another_process_is_a_replay(store: &Store) {

@@ -7,7 +7,7 @@ use onefold::inbox::{Handling, Inbound, InboxStore, MessageIdentity};
 use onefold::messages::{IfLost, OutboxState, OutboxStore, Redrive};
 use onefold::{Key, Onefold, OperationId, Retention};
 use onefold_core::FingerprintBuilder;
-use onefold_store::{Consumed, Mark, OperationStore, Redriving, Sent, Settlement, Take, Versioned};
+use onefold_store::{Consumed, Mark, OperationStore, Redriving, Sent, Settlement, Take, Taken, Versioned};
 use onefold_testkit::wait;
 
 use crate::base::{Base, Business, MAIL, at, consumer, mails};
@@ -152,41 +152,52 @@ async fn redrive<B: Base>(onefold: &Onefold<B::Store>) {
     }
 }
 
-/// Sends what waits until nothing does.
+/// Sends what waits until nothing does, as a relay does: what has been sent is settled in the commit that takes more.
 async fn relay<B: Base>(deed: Deed, lease: Duration, onefold: &Onefold<B::Store>, provider: &Provider) {
+    let store = onefold.store();
     let sent = async {
-        while !relay_once::<B>(deed, lease, onefold, provider).await {
-            tokio::time::sleep(PAUSE).await;
+        let mut ended: Vec<Settlement> = Vec::new();
+        loop {
+            let take = Take {
+                destination: MAIL.into(),
+                limit: 10,
+                bytes: u64::MAX,
+                lease,
+                if_lost: IfLost::SendAgain,
+            };
+            let taken = match ended.is_empty() {
+                true => store.take(take).await.unwrap(),
+                false => {
+                    at("relay.settle.before");
+                    let (_, taken) = store.settle_and_take(std::mem::take(&mut ended), take).await.unwrap();
+                    at("relay.settle.after");
+                    taken
+                }
+            };
+            for Taken { message, attempt, .. } in taken {
+                let sent = send(deed, message.id.as_str(), attempt, provider);
+                ended.push(Settlement { id: message.id, attempt, sent });
+            }
+            if ended.is_empty() {
+                if store.survey_outbox().await.unwrap().iter().all(|of| of.depth == 0) {
+                    return;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     };
     tokio::time::timeout(wait::DEADLINE, sent).await.expect("everything is sent");
 }
 
-/// Whether nothing waits then.
-async fn relay_once<B: Base>(
-    deed: Deed,
-    lease: Duration,
-    onefold: &Onefold<B::Store>,
-    provider: &Provider,
-) -> bool {
-    let store = onefold.store();
-    let take =
-        Take { destination: MAIL.into(), limit: 10, bytes: u64::MAX, lease, if_lost: IfLost::SendAgain };
-    for taken in store.take(take).await.unwrap() {
-        let (id, attempt) = (taken.message.id, taken.attempt);
-        let sent = match deed {
-            Deed::GiveUp => Sent::Dead { reason: "nobody is there".into() },
-            Deed::RelayAtTheSecondTry if attempt == 1 => {
-                Sent::Again { after: Duration::ZERO, counted: false, reason: "not now".into() }
-            }
-            _ => {
-                provider.asked(MAIL, id.as_str());
-                Sent::Delivered
-            }
-        };
-        at("relay.settle.before");
-        store.settle_sent(vec![Settlement { id, attempt, sent }]).await.unwrap();
-        at("relay.settle.after");
+fn send(deed: Deed, id: &str, attempt: u32, provider: &Provider) -> Sent {
+    match deed {
+        Deed::GiveUp => Sent::Dead { reason: "nobody is there".into() },
+        Deed::RelayAtTheSecondTry if attempt == 1 => {
+            Sent::Again { after: Duration::ZERO, counted: false, reason: "not now".into() }
+        }
+        _ => {
+            provider.asked(MAIL, id);
+            Sent::Delivered
+        }
     }
-    store.survey_outbox().await.unwrap().iter().all(|of| of.depth == 0)
 }

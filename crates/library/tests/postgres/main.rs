@@ -6,5 +6,6 @@ mod borrowed;
 mod closures;
 mod consuming;
 mod elsewhere;
+mod notify;
 mod shop;
 mod values;

@@ -14,6 +14,7 @@ on_each_store!(
     of_many_people_at_once_one_writes_a_row,
     a_result_that_cannot_be_kept_is_not_settled_without_its_row,
     a_workflow_has_its_row_once,
+    what_ties_a_workflow_together_goes_to_the_messages_of_a_companion_whoever_settles,
 );
 
 async fn whoever_has_a_result_finds_its_row(store: &Store) {
@@ -120,4 +121,18 @@ async fn a_workflow_has_its_row_once(store: &Store) {
         assert_eq!(payments(store).await, u64::from(answers));
     }
     assert_eq!(writing.runs(), 1);
+}
+
+async fn what_ties_a_workflow_together_goes_to_the_messages_of_a_companion_whoever_settles(store: &Store) {
+    let service = Service::first(store, &Writing::default()).await;
+    service.reserved(call("k").correlated("flow-7"), |_| async { Ok(captured()) }).await.unwrap();
+    assert_eq!(service.told("k").await, Some((b"charge-1".to_vec(), Some("flow-7".into()))));
+    service.reserved(call("alone"), |_| async { Ok(captured()) }).await.unwrap();
+    assert_eq!(service.told("alone").await, Some((b"charge-1".to_vec(), None)), "nothing is left of flow-7");
+
+    let lost = service.reserved(call("l").correlated("flow-8"), |_| async { Err("no answer".into()) }).await;
+    let Err(CallError::OutcomeUnknown { id, .. }) = lost else { panic!("{lost:?}") };
+    assert_eq!(service.told("l").await, None);
+    service.resolve(id, captured()).await.unwrap();
+    assert_eq!(service.told("l").await, Some((b"charge-1".to_vec(), Some("flow-8".into()))));
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use onefold::companion::Settled;
 use onefold::drive::{Drive, Driving};
+use onefold::messages::{CORRELATION_ID, Message};
 use onefold::postgres::{PostgresStore, PostgresTx};
 use onefold::reconcile::{Reconcile, Reconciling};
 use onefold::{
-    ActError, BoxError, Call, CallError, Done, Engine, Onefold, Operation, OperationId, Performing, Scope,
-    Settlement, Shown, SqliteTx, State, Steps, Verdict,
+    ActError, BoxError, Call, CallError, Done, Engine, Key, Onefold, Operation, OperationId, Performing,
+    Scope, Settlement, Shown, SqliteTx, State, Steps, Verdict,
 };
 use onefold_testkit::{Store, sql, wait};
 
@@ -81,6 +82,7 @@ impl Service {
             Service::Sqlite(onefold) => {
                 let write = move |tx: &mut SqliteTx<'_>, settled: &Settled<String>| {
                     tx.execute(INSERT, [settled.key(), &row_of(settled)])?;
+                    tx.enqueue(&told(settled)?)?;
                     writing.ran()
                 };
                 onefold.companion(&operation(), write).await.unwrap();
@@ -88,6 +90,7 @@ impl Service {
             Service::Postgresql(onefold) => {
                 let write = async move |tx: &mut PostgresTx, settled: Arc<Settled<String>>| {
                     tx.execute(INSERT, &[&settled.key(), &row_of(&settled)]).await?;
+                    tx.enqueue(&told(&settled)?).await?;
                     writing.ran()
                 };
                 onefold.companion(&operation(), write).await.unwrap();
@@ -148,11 +151,31 @@ impl Service {
         self.engine().look(id).await.unwrap().expect("the record").0.state
     }
 
+    /// What its companion told about a key, and under which correlation id.
+    pub async fn told(&self, key: &str) -> Option<(Vec<u8>, Option<String>)> {
+        let id = format!("about {key}");
+        let told = on!(self, onefold => onefold.outgoing(&id).await).unwrap()?.message;
+        let correlation = told.headers.into_iter().find(|(name, _)| name == CORRELATION_ID);
+        Some((told.body, correlation.map(|(_, id)| id)))
+    }
+
     /// Waits until the operation is in this state.
     pub async fn comes_to(&self, id: OperationId, state: State) {
         let what = format!("the operation is {state}");
         wait::until_within(wait::DEADLINE, &what, async || self.state(id).await == state).await;
     }
+}
+
+/// The message that its companion makes.
+fn told(settled: &Settled<String>) -> Result<Message, BoxError> {
+    Ok(Message {
+        id: Key::new(format!("about {}", settled.key()))?,
+        destination: "loyalty".into(),
+        address: String::new(),
+        ordering_key: None,
+        headers: Vec::new(),
+        body: row_of(settled).into_bytes(),
+    })
 }
 
 fn row_of(settled: &Settled<String>) -> String {

@@ -28,10 +28,15 @@ pub struct Destination {
 impl Destination {
     /// With the defaults of [`crate::limits`].
     pub fn new(name: impl Into<String>, sink: impl Sink) -> Destination {
+        Destination::shared(name, Arc::new(sink))
+    }
+
+    /// The same, of a sink that is chosen when the program runs.
+    pub fn shared(name: impl Into<String>, sink: Arc<dyn Sink>) -> Destination {
         let batches = u32::try_from(sink.batch()).unwrap_or(u32::MAX).saturating_mul(BATCHES);
         Destination {
             name: name.into(),
-            sink: Arc::new(sink),
+            sink,
             attempts: Some(ATTEMPTS),
             concurrency: CONCURRENCY.max(batches),
             bytes: ON_WAY_BYTES,

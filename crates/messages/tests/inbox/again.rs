@@ -2,9 +2,17 @@
 
 use onefold_core::InboxState;
 use onefold_messages::{Handling, InboxSettings, Rerun};
-use onefold_store::{InboxQuery, InboxStore, NewPermit};
+use onefold_store::{InboxQuery, NewPermit};
+use onefold_testkit::{Store, on_each_store};
 
 use crate::rig::{Does, Shop, key, message, settings};
+
+on_each_store!(
+    b83_a_redelivery_is_absorbed_and_a_permit_lets_it_through_once,
+    what_a_build_has_handled_is_listed_and_handled_again_from_kept_bodies_once,
+    a_projection_is_rebuilt_from_its_start_in_the_order_of_arrival,
+    messages_without_kept_bodies_are_told_and_come_through_when_they_are_delivered,
+);
 
 const DONE: Handling = Handling::Done(InboxState::Processed);
 
@@ -24,9 +32,8 @@ fn keeping(build: &str) -> InboxSettings {
     InboxSettings { keep_bodies: true, ..settings(build) }
 }
 
-#[tokio::test]
-async fn b83_a_redelivery_is_absorbed_and_a_permit_lets_it_through_once() {
-    let shop = Shop::open();
+async fn b83_a_redelivery_is_absorbed_and_a_permit_lets_it_through_once(store: &Store) {
+    let shop = Shop::open(store).await;
     let (old, new) = (shop.consumer("41"), shop.consumer("42"));
     assert_eq!(old.handle(message("evt-1", "a")).await, DONE);
     assert_eq!(new.handle(message("evt-1", "a")).await, Handling::Duplicate);
@@ -35,14 +42,13 @@ async fn b83_a_redelivery_is_absorbed_and_a_permit_lets_it_through_once() {
     assert_eq!(old.handle(message("evt-1", "a")).await, Handling::Duplicate, "by the other build alone");
     assert_eq!(new.handle(message("evt-1", "a")).await, DONE);
     assert_eq!(new.handle(message("evt-1", "a")).await, Handling::Duplicate);
-    assert_eq!(shop.effects(), ["a", "a"]);
+    assert_eq!(shop.effects().await, ["a", "a"]);
     let rounds: Vec<_> = shop.entries().await.into_iter().map(|e| (e.round, e.handler)).collect();
     assert_eq!(rounds, [(0, "41".to_owned()), (number, "42".to_owned())]);
 }
 
-#[tokio::test]
-async fn what_a_build_has_handled_is_listed_and_handled_again_from_kept_bodies_once() {
-    let shop = Shop::open();
+async fn what_a_build_has_handled_is_listed_and_handled_again_from_kept_bodies_once(store: &Store) {
+    let shop = Shop::open(store).await;
     let (sound, _) = shop.scripted(keeping("40"), []);
     let (damaged, _) = shop.scripted(keeping("41"), []);
     assert_eq!(sound.handle(message("evt-0", "whole")).await, DONE);
@@ -57,12 +63,11 @@ async fn what_a_build_has_handled_is_listed_and_handled_again_from_kept_bodies_o
     assert_eq!(damaged.rerun().await.unwrap(), Rerun::default(), "not by the damaged build");
     assert_eq!(mended.rerun().await.unwrap(), Rerun { handled: 2, ..Rerun::default() });
     assert_eq!(mended.rerun().await.unwrap(), Rerun::default());
-    assert_eq!(shop.effects(), ["whole", "a", "b", "a", "b"]);
+    assert_eq!(shop.effects().await, ["whole", "a", "b", "a", "b"]);
 }
 
-#[tokio::test]
-async fn a_projection_is_rebuilt_from_its_start_in_the_order_of_arrival() {
-    let shop = Shop::open();
+async fn a_projection_is_rebuilt_from_its_start_in_the_order_of_arrival(store: &Store) {
+    let shop = Shop::open(store).await;
     let (consumer, script) = shop.scripted(keeping("41"), []);
     for body in ["a", "b", "c"] {
         assert_eq!(consumer.handle(message(body, body)).await, DONE);
@@ -72,7 +77,7 @@ async fn a_projection_is_rebuilt_from_its_start_in_the_order_of_arrival() {
     script.lock().extend([Does::Fails("no stock")]);
     let rerun = consumer.rerun().await.unwrap();
     assert_eq!(rerun, Rerun { handled: 2, parked: 1, left: 0 });
-    assert_eq!(shop.effects(), ["a", "b", "c", "b", "c"]);
+    assert_eq!(shop.effects().await, ["a", "b", "c", "b", "c"]);
     let parked = InboxQuery { state: Some(InboxState::Parked), ..InboxQuery::default() };
     let parked = shop.listed(parked).await;
     assert_eq!((parked[0].round, parked[0].identity.message.as_str()), (number, "a"));
@@ -80,9 +85,8 @@ async fn a_projection_is_rebuilt_from_its_start_in_the_order_of_arrival() {
     shop.comes_to(&["a", "b", "c", "b", "c", "a"]).await;
 }
 
-#[tokio::test]
-async fn messages_without_kept_bodies_are_told_and_come_through_when_they_are_delivered() {
-    let shop = Shop::open();
+async fn messages_without_kept_bodies_are_told_and_come_through_when_they_are_delivered(store: &Store) {
+    let shop = Shop::open(store).await;
     assert_eq!(shop.consumer("41").handle(message("evt-1", "a")).await, DONE);
     shop.store.grant_permit(permit(Some("41"), None)).await.unwrap();
     let mended = shop.consumer("42");

@@ -1,8 +1,9 @@
-//! Consumers over an inbox on SQLite.
+//! Consumers over an inbox, on each kind of store.
 
 mod again;
 mod deliveries;
 mod parked;
 mod rebuild;
 mod redriving;
+mod restored;
 mod rig;

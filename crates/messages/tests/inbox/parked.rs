@@ -2,10 +2,21 @@
 
 use onefold_core::{InboxEntry, InboxState};
 use onefold_messages::{Handled, Handling};
-use onefold_store::{InboxQuery, InboxStore, KeptMessage};
-use onefold_testkit::wait;
+use onefold_store::{InboxQuery, KeptMessage};
+use onefold_testkit::{Store, on_each_store, wait};
 
 use crate::rig::{DAY, Does, START, Shop, is_again, key, message, nameless, settings};
+
+on_each_store!(
+    poison_is_parked_with_its_body_and_comes_back_by_a_person_alone,
+    a_redriven_message_that_fails_is_parked_again_after_one_try,
+    what_was_redriven_while_no_consumer_ran_is_handled_by_the_next_one,
+    a_kept_body_that_cannot_be_read_holds_up_no_other_message,
+    a_message_that_fails_is_left_to_whoever_delivers_it,
+    another_message_under_a_known_id_is_kept_apart_and_reaches_no_handler,
+    a_message_without_an_id_is_parked_and_not_lost,
+    a_message_that_says_itself_that_it_is_older_than_the_marks_is_parked,
+);
 
 const DONE: Handling = Handling::Done(InboxState::Processed);
 
@@ -22,9 +33,8 @@ async fn redrive(shop: &Shop, entry: &InboxEntry) {
     assert_eq!((acted.done.len(), acted.passed_over), (1, Vec::new()));
 }
 
-#[tokio::test]
-async fn poison_is_parked_with_its_body_and_comes_back_by_a_person_alone() {
-    let shop = Shop::open();
+async fn poison_is_parked_with_its_body_and_comes_back_by_a_person_alone(store: &Store) {
+    let shop = Shop::open(store).await;
     let (consumer, _) = shop.scripted(settings("41"), fails(3));
     assert!(is_again(&consumer.handle(message("evt-1", "a")).await));
     assert!(is_again(&consumer.handle(message("evt-1", "a")).await));
@@ -36,12 +46,11 @@ async fn poison_is_parked_with_its_body_and_comes_back_by_a_person_alone() {
     redrive(&shop, entry).await;
     shop.comes_to(&["b", "a"]).await;
     assert_eq!(consumer.handle(message("evt-1", "a")).await, Handling::Duplicate);
-    assert_eq!(shop.effects(), ["b", "a"]);
+    assert_eq!(shop.effects().await, ["b", "a"]);
 }
 
-#[tokio::test]
-async fn a_redriven_message_that_fails_is_parked_again_after_one_try() {
-    let shop = Shop::open();
+async fn a_redriven_message_that_fails_is_parked_again_after_one_try(store: &Store) {
+    let shop = Shop::open(store).await;
     let (consumer, script) = shop.scripted(settings("41"), fails(4));
     while consumer.handle(message("evt-1", "a")).await != Handling::Parked {}
     redrive(&shop, &parked(&shop).await[0]).await;
@@ -52,9 +61,8 @@ async fn a_redriven_message_that_fails_is_parked_again_after_one_try() {
     shop.comes_to(&["a"]).await;
 }
 
-#[tokio::test]
-async fn what_was_redriven_while_no_consumer_ran_is_handled_by_the_next_one() {
-    let shop = Shop::open();
+async fn what_was_redriven_while_no_consumer_ran_is_handled_by_the_next_one(store: &Store) {
+    let shop = Shop::open(store).await;
     let (consumer, _) = shop.scripted(settings("41"), fails(3));
     while consumer.handle(message("evt-1", "a")).await != Handling::Parked {}
     drop(consumer);
@@ -65,15 +73,14 @@ async fn what_was_redriven_while_no_consumer_ran_is_handled_by_the_next_one() {
     assert_eq!(shop.entries().await[0].handler, "42");
 }
 
-#[tokio::test]
-async fn a_kept_body_that_cannot_be_read_holds_up_no_other_message() {
-    let shop = Shop::open();
+async fn a_kept_body_that_cannot_be_read_holds_up_no_other_message(store: &Store) {
+    let shop = Shop::open(store).await;
     let (consumer, _) = shop.scripted(settings("41"), fails(6));
     for (id, body) in [("evt-1", "a"), ("evt-2", "b")] {
         while consumer.handle(message(id, body)).await != Handling::Parked {}
     }
     drop(consumer);
-    shop.spoil("evt-1");
+    shop.spoil("evt-1").await;
     for entry in parked(&shop).await {
         redrive(&shop, &entry).await;
     }
@@ -81,9 +88,8 @@ async fn a_kept_body_that_cannot_be_read_holds_up_no_other_message() {
     shop.comes_to(&["b"]).await;
 }
 
-#[tokio::test]
-async fn a_message_that_fails_is_left_to_whoever_delivers_it() {
-    let shop = Shop::open();
+async fn a_message_that_fails_is_left_to_whoever_delivers_it(store: &Store) {
+    let shop = Shop::open(store).await;
     let mut loyalty = settings("41");
     loyalty.park_after = Some(2);
     let (consumer, _) = shop.scripted(loyalty, fails(3));
@@ -94,16 +100,15 @@ async fn a_message_that_fails_is_left_to_whoever_delivers_it() {
     shop.comes_to(&["b"]).await;
 }
 
-#[tokio::test]
-async fn another_message_under_a_known_id_is_kept_apart_and_reaches_no_handler() {
-    let shop = Shop::open();
+async fn another_message_under_a_known_id_is_kept_apart_and_reaches_no_handler(store: &Store) {
+    let shop = Shop::open(store).await;
     let consumer = shop.consumer("41");
     assert_eq!(consumer.handle(message("evt-1", "a")).await, DONE);
     for _ in 0..2 {
         assert_eq!(consumer.handle(message("evt-1", "b")).await, Handling::Conflict);
     }
-    assert_eq!(shop.effects(), ["a"]);
-    consumer.inbox().flush().await;
+    assert_eq!(shop.effects().await, ["a"]);
+    consumer.flush().await;
     let entries = shop.entries().await;
     assert_eq!((entries.len(), entries[0].conflicts, entries[0].state), (2, 2, InboxState::Processed));
     let kept = shop.store.kept_message(entries[1].id, 0).await.unwrap();
@@ -115,25 +120,23 @@ async fn another_message_under_a_known_id_is_kept_apart_and_reaches_no_handler()
     assert_eq!(consumer.handle(message("evt-1", "a")).await, Handling::Duplicate);
 }
 
-#[tokio::test]
-async fn a_message_without_an_id_is_parked_and_not_lost() {
-    let shop = Shop::open();
+async fn a_message_without_an_id_is_parked_and_not_lost(store: &Store) {
+    let shop = Shop::open(store).await;
     let consumer = shop.consumer("41");
     assert_eq!(consumer.handle(nameless("a")).await, Handling::Parked);
-    assert!(shop.effects().is_empty());
+    assert!(shop.effects().await.is_empty());
     redrive(&shop, &parked(&shop).await[0]).await;
     shop.comes_to(&["a"]).await;
 }
 
-#[tokio::test]
-async fn a_message_that_says_itself_that_it_is_older_than_the_marks_is_parked() {
-    let shop = Shop::open();
+async fn a_message_that_says_itself_that_it_is_older_than_the_marks_is_parked(store: &Store) {
+    let shop = Shop::open(store).await;
     let consumer = shop.consumer("41");
     let at = |ms: i64| format!("{:08x}-{:04x}-7000-8000-000000000000", ms >> 16, ms & 0xffff);
     let days = |n: i64| n * 24 * 3600 * 1000;
     assert_eq!(consumer.handle(message(&at(START - days(7)), "old")).await, Handling::Parked);
     assert_eq!(consumer.handle(message(&at(START - days(6)), "young")).await, DONE);
-    assert_eq!(shop.effects(), ["young"]);
+    assert_eq!(shop.effects().await, ["young"]);
     shop.clock.pass(8 * DAY);
     assert_eq!(shop.store.sweep_inbox(100).await.unwrap(), 1);
     assert_eq!(consumer.handle(message(&at(START - days(6)), "young")).await, Handling::Parked);

@@ -1,12 +1,33 @@
 //! A projection that a build has spoilt, rebuilt by the next one.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use onefold_core::InboxState;
 use onefold_engine::{Engine, Limits};
-use onefold_messages::{Consumer, Handled, Handling, Inbox, InboxSettings, Rerun};
-use onefold_store::{Applied, InboxQuery, NewPermit};
-use onefold_store_sqlite::{SqliteStore, SqliteTx, SqliteWork};
+use onefold_messages::{Consumer, Handled, Handling, Inbox, InboxSettings, Messages, Rerun};
+use onefold_store::{Applied, InboxQuery, InboxStore, NewPermit};
+use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteTx, SqliteWork};
 
-use crate::rig::{Shop, message, settings};
+use crate::rig::{message, settings};
+
+struct Shop {
+    store: Arc<SqliteStore>,
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Shop {
+    fn connection(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(&self.path).unwrap()
+    }
+
+    async fn entries(&self, state: Option<InboxState>) -> Vec<(u32, InboxState)> {
+        let query = InboxQuery { state, limit: 100, ..InboxQuery::default() };
+        let page = self.store.list_inbox(query).await.unwrap();
+        page.entries.into_iter().map(|entry| (entry.round, entry.state)).collect()
+    }
+}
 
 /// A message says a version and a price, and the handler keeps the latest one and counts the changes. Build 41 takes
 /// prices for cents.
@@ -32,8 +53,13 @@ fn prices(shop: &Shop, build: &'static str) -> Consumer<SqliteStore> {
 
 /// A shop with prices as build 41 has left them.
 async fn spoilt() -> Shop {
-    let shop = Shop::open();
-    shop.execute("CREATE TABLE prices (product TEXT PRIMARY KEY, price INTEGER, changes INTEGER)");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shop.db");
+    let options = Options { file_use: FileUse::Shared, ..Options::default() };
+    let store = Arc::new(SqliteStore::open(&path, options).unwrap());
+    let shop = Shop { store, path, _directory: directory };
+    let table = "CREATE TABLE prices (product TEXT PRIMARY KEY, price INTEGER, changes INTEGER)";
+    shop.connection().execute_batch(table).unwrap();
     let damaged = prices(&shop, "41");
     for (id, body) in [("evt-1", "1 1000"), ("evt-2", "2 2000"), ("evt-3", "3 3000")] {
         assert_eq!(damaged.handle(message(id, body)).await, Handling::Done(InboxState::Processed));
@@ -57,17 +83,17 @@ async fn grant(shop: &Shop, damaged: Option<&str>) -> u32 {
         who: "ann".into(),
         reason: "prices in cents".into(),
     };
-    shop.people().grant(permit).await.unwrap().number
+    Messages::new(shop.store.clone()).grant(permit).await.unwrap().number
 }
 
 #[tokio::test]
 async fn a_rebuild_leaves_what_a_sound_build_would_have_left() {
     let shop = spoilt().await;
-    shop.execute("DELETE FROM prices");
+    shop.connection().execute_batch("DELETE FROM prices").unwrap();
     let round = grant(&shop, None).await;
     assert_eq!(prices(&shop, "42").rerun().await.unwrap(), Rerun { handled: 3, ..Rerun::default() });
     assert_eq!(lamp(&shop), (3000, 3));
-    let states: Vec<_> = shop.entries().await.into_iter().map(|e| (e.round, e.state)).collect();
+    let states = shop.entries(None).await;
     let processed = InboxState::Processed;
     assert_eq!(states, [0, 0, 0, round, round, round].map(|round| (round, processed)), "none came too late");
 }
@@ -80,6 +106,5 @@ async fn a_permit_for_a_damaged_build_does_not_undo_what_a_sound_one_has_brought
     grant(&shop, Some("41")).await;
     assert_eq!(mended.rerun().await.unwrap().handled, 3);
     assert_eq!(lamp(&shop), (4000, 4));
-    let late = InboxQuery { state: Some(InboxState::Superseded), ..InboxQuery::default() };
-    assert_eq!(shop.listed(late).await.len(), 3);
+    assert_eq!(shop.entries(Some(InboxState::Superseded)).await.len(), 3);
 }

@@ -2,10 +2,15 @@
 
 use onefold_core::{InboxState, OutboxState};
 use onefold_messages::{ActOnOutgoing, Acted, Handling, Message, Which};
-use onefold_store::{IfLost, InboxQuery, OutboxStore, Redrive, Sent, Settlement, Take};
-use onefold_testkit::wait;
+use onefold_store::{IfLost, InboxQuery, Redrive, Sent, Settlement, Take};
+use onefold_testkit::{Store, on_each_store, wait};
 
 use crate::rig::{DAY, Does, Shop, key, message, settings};
+
+on_each_store!(
+    b112_a_redrive_of_the_inbox_pressed_three_times_handles_each_message_once,
+    b112_a_redrive_of_the_outbox_pressed_three_times_sends_each_message_once,
+);
 
 const ALL: usize = 100;
 /// After so many the first press dies.
@@ -16,9 +21,8 @@ fn counts(acted: &Acted) -> (usize, usize) {
     (acted.done.len(), acted.passed_over.len())
 }
 
-#[tokio::test]
-async fn b112_a_redrive_of_the_inbox_pressed_three_times_handles_each_message_once() {
-    let shop = Shop::open();
+async fn b112_a_redrive_of_the_inbox_pressed_three_times_handles_each_message_once(store: &Store) {
+    let shop = Shop::open(store).await;
     let mut park_at_once = settings("41");
     park_at_once.park_after = Some(1);
     let (consumer, _) = shop.scripted(park_at_once, (0..ALL).map(|_| Does::Fails("no stock")));
@@ -34,17 +38,16 @@ async fn b112_a_redrive_of_the_inbox_pressed_three_times_handles_each_message_on
     assert_eq!(press(&seen[..DIES_AFTER]).await, (40, 0));
     assert_eq!(press(&seen).await, (60, 40));
     assert_eq!(press(&seen).await, (0, 100));
-    wait::until("all are handled", || shop.effects().len() == ALL).await;
+    wait::until_within(wait::DEADLINE, "all are handled", async || shop.effects().await.len() == ALL).await;
     assert_eq!(press(&seen).await, (0, 100));
-    let mut effects = shop.effects();
+    let mut effects = shop.effects().await;
     effects.sort();
     effects.dedup();
     assert_eq!(effects.len(), ALL, "each once");
 }
 
-#[tokio::test]
-async fn b112_a_redrive_of_the_outbox_pressed_three_times_sends_each_message_once() {
-    let shop = Shop::open();
+async fn b112_a_redrive_of_the_outbox_pressed_three_times_sends_each_message_once(store: &Store) {
+    let shop = Shop::open(store).await;
     let store = &shop.store;
     let ids: Vec<_> = (0..ALL).map(|n| key(&format!("m-{n}"))).collect();
     let messages = ids.iter().map(|id| Message {

@@ -1,23 +1,36 @@
-//! A shop's file with an inbox, and consumers whose handler does as it is told and writes one row for each message.
+//! A shop with an inbox, in a file or a database, and consumers whose handler does as it is told and writes one row for
+//! each message.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use onefold_core::retry::Backoff;
 use onefold_core::{InboxEntry, Key, StoreTime};
 use onefold_engine::{Engine, Limits};
-use onefold_messages::{Consumer, Handled, Handling, Inbound, Inbox, InboxSettings, Messages};
+use onefold_messages::{
+    Consumer, Handled, HandlerError, Handling, Inbound, Inbox, InboxSettings, MessageStore, Messages,
+    Receive, Rerun,
+};
 use onefold_store::clock::ManualClock;
-use onefold_store::{InboxQuery, InboxStore};
+use onefold_store::{ConsumeStore, InboxQuery, StoreError};
+use onefold_store_postgres::{Address, PostgresStore, PostgresTx, PostgresWork};
 use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteTx, SqliteWork};
-use onefold_testkit::wait;
+use onefold_testkit::{Store, sql, wait};
 use parking_lot::Mutex;
 
 /// The time of the clock at the start.
 pub const START: i64 = 1_700_000_000_000;
 pub const DAY: Duration = Duration::from_secs(24 * 3600);
+
+const TABLE_OF_FILE: &str = "CREATE TABLE effects (number INTEGER PRIMARY KEY, message TEXT, body TEXT)";
+const TABLE_OF_SERVER: &str =
+    "CREATE TABLE effects (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, message text, body text)";
+const EFFECTS_OF_FILE: &str =
+    "SELECT coalesce(group_concat(body, ' '), '') FROM (SELECT body FROM effects ORDER BY number)";
+const EFFECTS_OF_SERVER: &str = "SELECT coalesce(string_agg(body, ' ' ORDER BY number), '') FROM effects";
 
 /// What a handler does after it has written its row.
 pub enum Does {
@@ -27,29 +40,86 @@ pub enum Does {
 }
 
 pub struct Shop {
-    pub store: Arc<SqliteStore>,
+    pub store: Arc<dyn MessageStore>,
     pub clock: Arc<ManualClock>,
-    path: PathBuf,
-    _directory: tempfile::TempDir,
+    url: String,
+    opened: Opened,
+}
+
+enum Opened {
+    Sqlite(Arc<SqliteStore>),
+    Postgresql(Arc<PostgresStore>),
 }
 
 /// What the handlers of a consumer will do, in this order, before they do well.
 pub type Script = Arc<Mutex<VecDeque<Does>>>;
 
+/// A consumer, whichever store it is over.
+#[async_trait]
+pub trait Consumes: Receive {
+    async fn handle(&self, inbound: Inbound) -> Handling;
+    async fn rerun(&self) -> Result<Rerun, StoreError>;
+    async fn flush(&self);
+}
+
+#[async_trait]
+impl<S: ConsumeStore + 'static> Consumes for Consumer<S> {
+    async fn handle(&self, inbound: Inbound) -> Handling {
+        Consumer::handle(self, inbound).await
+    }
+
+    async fn rerun(&self) -> Result<Rerun, StoreError> {
+        Consumer::rerun(self).await
+    }
+
+    async fn flush(&self) {
+        self.inbox().flush().await;
+    }
+}
+
 impl Shop {
-    pub fn open() -> Shop {
-        let directory = tempfile::tempdir().expect("a temporary directory can be made");
-        let path = directory.path().join("shop.db");
+    pub async fn open(place: &Store) -> Shop {
+        Shop::open_at(place.url()).await
+    }
+
+    pub async fn open_at(url: &str) -> Shop {
+        let shop = Shop::reopen(url).await;
+        let table = match &shop.opened {
+            Opened::Sqlite(_) => TABLE_OF_FILE,
+            Opened::Postgresql(_) => TABLE_OF_SERVER,
+        };
+        sql::execute(url, table).await;
+        shop
+    }
+
+    /// One whose tables are there.
+    pub async fn reopen(url: &str) -> Shop {
         let clock = Arc::new(ManualClock::at(StoreTime(START)));
-        let options = Options { clock: clock.clone(), file_use: FileUse::Shared, ..Options::default() };
-        let store = Arc::new(SqliteStore::open(&path, options).expect("a new store opens"));
-        let effects = "CREATE TABLE effects (message TEXT, body TEXT)";
-        rusqlite::Connection::open(&path).and_then(|shop| shop.execute_batch(effects)).expect("a table");
-        Shop { store, clock, path, _directory: directory }
+        let opened = match url.strip_prefix("sqlite:") {
+            Some(path) => {
+                let options =
+                    Options { clock: clock.clone(), file_use: FileUse::Shared, ..Options::default() };
+                Opened::Sqlite(Arc::new(
+                    SqliteStore::open(Path::new(path), options).expect("a new store opens"),
+                ))
+            }
+            None => {
+                let options =
+                    onefold_store_postgres::Options { test_clock: Some(clock.clone()), ..Default::default() };
+                let address = Address::parse(url).expect("an address");
+                let store = PostgresStore::open(&address, options).await.expect("a new store opens");
+                Opened::Postgresql(Arc::new(store))
+            }
+        };
+        let store: Arc<dyn MessageStore> = match &opened {
+            Opened::Sqlite(store) => store.clone(),
+            Opened::Postgresql(store) => store.clone(),
+        };
+        Shop { store, clock, url: url.to_owned(), opened }
     }
 
     /// A consumer `loyalty` of this build.
-    pub fn consumer(&self, build: &str) -> Consumer<SqliteStore> {
+    pub fn consumer(&self, build: &str) -> Arc<dyn Consumes> {
         self.scripted(settings(build), []).0
     }
 
@@ -57,50 +127,64 @@ impl Shop {
         &self,
         settings: InboxSettings,
         does: impl IntoIterator<Item = Does>,
-    ) -> (Consumer<SqliteStore>, Script) {
+    ) -> (Arc<dyn Consumes>, Script) {
         let script: Script = Arc::new(Mutex::new(does.into_iter().collect()));
-        let engine = Engine::new(self.store.clone(), "library", Limits::default());
-        let inbox = Inbox::new(&engine, self.store.clone(), settings);
         let told = script.clone();
-        let consumer = Consumer::new(inbox, move |message, word| {
-            let script = told.clone();
-            SqliteWork::new(move |tx: &mut SqliteTx<'_>| {
-                let body = String::from_utf8(message.body.clone()).expect("tests send texts");
-                let row = (message.id.as_str(), body);
-                tx.execute("INSERT INTO effects VALUES (?1, ?2)", row).expect("a row");
-                let next = script.lock().pop_front();
-                word.of(match next {
-                    None => Ok(Handled::Done),
-                    Some(Does::Says(handled)) => Ok(handled),
-                    Some(Does::Fails(why)) => Err(why.into()),
-                    Some(Does::Panics) => panic!("as the test wants it"),
+        let consumer: Arc<dyn Consumes> = match &self.opened {
+            Opened::Sqlite(store) => Arc::new(Consumer::new(inbox(store, settings), move |message, word| {
+                let script = told.clone();
+                SqliteWork::new(move |tx: &mut SqliteTx<'_>| {
+                    let row = (message.id.as_str(), text(&message.body));
+                    tx.execute("INSERT INTO effects (message, body) VALUES (?1, ?2)", row).expect("a row");
+                    word.of(does_next(&script))
                 })
-            })
-        });
+            })),
+            Opened::Postgresql(store) => {
+                Arc::new(Consumer::new(inbox(store, settings), move |message, word| {
+                    let script = told.clone();
+                    PostgresWork::new(move |tx: &mut PostgresTx| {
+                        let (script, message, word) = (script.clone(), message.clone(), word.clone());
+                        Box::pin(async move {
+                            let insert = "INSERT INTO effects (message, body) VALUES ($1, $2)";
+                            let inserted =
+                                tx.execute(insert, &[&message.id.as_str(), &text(&message.body)]).await;
+                            word.of(match inserted {
+                                Ok(_) => does_next(&script),
+                                Err(error) => Err(error.into()),
+                            })
+                        })
+                    })
+                }))
+            }
+        };
         (consumer, script)
     }
 
-    /// A connection of the service's own.
-    pub fn connection(&self) -> rusqlite::Connection {
-        rusqlite::Connection::open(&self.path).expect("the shop opens")
-    }
-
-    pub fn execute(&self, sql: &str) {
-        self.connection().execute_batch(sql).expect("the shop is written");
+    /// The file's store.
+    pub fn sqlite(&self) -> &SqliteStore {
+        match &self.opened {
+            Opened::Sqlite(store) => store,
+            Opened::Postgresql(_) => panic!("it is a database"),
+        }
     }
 
     /// Keeps everybody from writing until it is dropped.
     pub fn lock(&self) -> rusqlite::Connection {
-        let lock = self.connection();
+        let path = self.url.strip_prefix("sqlite:").expect("a file");
+        let lock = rusqlite::Connection::open(path).expect("the shop opens");
         lock.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
         lock
     }
 
     /// Spoils the body that is kept of a message.
-    pub fn spoil(&self, message: &str) {
-        let shop = rusqlite::Connection::open(&self.path).expect("the shop opens");
-        let spoil = "UPDATE onefold_inbox SET kept = x'00' WHERE message = ?1";
-        assert_eq!(shop.execute(spoil, [message]).expect("the shop is written"), 1);
+    pub async fn spoil(&self, message: &str) {
+        let (table, message, byte) = match &self.opened {
+            Opened::Sqlite(_) => ("onefold_inbox", format!("'{message}'"), "x'00'"),
+            Opened::Postgresql(_) => ("onefold.inbox", format!("'{message}'::bytea"), r"'\x00'::bytea"),
+        };
+        let kept = format!("SELECT count(*) FROM {table} WHERE message = {message} AND kept IS NOT NULL");
+        assert_eq!(sql::ask(&self.url, &kept).await, "1");
+        sql::execute(&self.url, &format!("UPDATE {table} SET kept = {byte} WHERE message = {message}")).await;
     }
 
     /// What people do.
@@ -109,11 +193,12 @@ impl Shop {
     }
 
     /// The bodies whose effects are committed, in order.
-    pub fn effects(&self) -> Vec<String> {
-        let shop = rusqlite::Connection::open(&self.path).expect("the shop opens");
-        let mut statement = shop.prepare("SELECT body FROM effects ORDER BY rowid").expect("a query");
-        let rows = statement.query_map([], |row| row.get(0)).expect("rows");
-        rows.collect::<Result<_, _>>().expect("texts")
+    pub async fn effects(&self) -> Vec<String> {
+        let bodies = match &self.opened {
+            Opened::Sqlite(_) => EFFECTS_OF_FILE,
+            Opened::Postgresql(_) => EFFECTS_OF_SERVER,
+        };
+        sql::ask(&self.url, bodies).await.split_whitespace().map(str::to_owned).collect()
     }
 
     /// Every entry, the oldest first.
@@ -127,7 +212,26 @@ impl Shop {
 
     /// Waits until these effects are there.
     pub async fn comes_to(&self, effects: &[&str]) {
-        wait::until("the effects are there", || self.effects() == effects).await;
+        let there = async || self.effects().await == effects;
+        wait::until_within(wait::DEADLINE, "the effects are there", there).await;
+    }
+}
+
+fn inbox<S: ConsumeStore + 'static>(store: &Arc<S>, settings: InboxSettings) -> Inbox<S> {
+    let engine = Engine::new(store.clone(), "library", Limits::default());
+    Inbox::new(&engine, store.clone(), settings)
+}
+
+fn text(body: &[u8]) -> String {
+    String::from_utf8(body.to_vec()).expect("tests send texts")
+}
+
+fn does_next(script: &Script) -> Result<Handled, HandlerError> {
+    match script.lock().pop_front() {
+        None => Ok(Handled::Done),
+        Some(Does::Says(handled)) => Ok(handled),
+        Some(Does::Fails(why)) => Err(why.into()),
+        Some(Does::Panics) => panic!("as the test wants it"),
     }
 }
 

@@ -7,9 +7,16 @@ use async_trait::async_trait;
 use onefold_core::OutboxState;
 use onefold_core::retry::Backoff;
 use onefold_messages::{Destination, Message, Sending, Sink};
+use onefold_testkit::{Store, on_each_store};
 use parking_lot::Mutex;
 
 use crate::rig::{message, outbox};
+
+on_each_store!(
+    each_message_of_a_batch_has_its_own_answer,
+    messages_of_a_batch_that_have_no_answer_have_lost_it,
+    one_of_an_ordering_key_is_in_a_batch_and_no_more_than_there_are_places,
+);
 
 /// Answers each message by its id, and remembers what came together.
 #[derive(Clone, Default)]
@@ -51,15 +58,16 @@ impl Many {
         Destination::new("shop", self.clone()).backoff(backoff)
     }
 
-    /// The lengths of what came together.
+    /// The lengths of what came together, the longest first.
     fn lengths(&self) -> Vec<usize> {
-        self.0.lock().iter().map(Vec::len).collect()
+        let mut lengths: Vec<usize> = self.0.lock().iter().map(Vec::len).collect();
+        lengths.sort_unstable_by(|one, other| other.cmp(one));
+        lengths
     }
 }
 
-#[tokio::test]
-async fn each_message_of_a_batch_has_its_own_answer() {
-    let (outbox, sink) = (outbox(None), Many::default());
+async fn each_message_of_a_batch_has_its_own_answer(store: &Store) {
+    let (outbox, sink) = (outbox(store, None).await, Many::default());
     let ids: Vec<String> =
         (0..20).map(|n| if n % 5 == 0 { format!("refused{n}") } else { format!("m{n}") }).collect();
     outbox.put(ids.iter().map(|id| message(id, "shop", None)).collect()).await;
@@ -72,11 +80,10 @@ async fn each_message_of_a_batch_has_its_own_answer() {
     assert_eq!(relay.stop(Duration::from_secs(10)).await, 0);
 }
 
-#[tokio::test]
-async fn messages_of_a_batch_that_have_no_answer_have_lost_it() {
+async fn messages_of_a_batch_that_have_no_answer_have_lost_it(store: &Store) {
     for head in ["panics", "cut"] {
-        let (outbox, sink) = (outbox(None), Many::default());
-        let ids = [head, "behind"];
+        let (outbox, sink) = (outbox(store, None).await, Many::default());
+        let ids = [head, &format!("behind one that {head}")];
         outbox.put(ids.iter().map(|id| message(id, "shop", None)).collect()).await;
         let _relay = outbox.relay(vec![sink.destination()]);
         for id in ids {
@@ -86,9 +93,8 @@ async fn messages_of_a_batch_that_have_no_answer_have_lost_it() {
     }
 }
 
-#[tokio::test]
-async fn one_of_an_ordering_key_is_in_a_batch_and_no_more_than_there_are_places() {
-    let (outbox, sink) = (outbox(None), Many::default());
+async fn one_of_an_ordering_key_is_in_a_batch_and_no_more_than_there_are_places(store: &Store) {
+    let (outbox, sink) = (outbox(store, None).await, Many::default());
     let of = |id: &&str| message(id, "shop", Some(&id[..1]));
     outbox.put(["a1", "a2", "b1", "c1", "d1"].iter().map(of).collect()).await;
     let _relay = outbox.relay(vec![sink.destination().concurrency(3)]);

@@ -1,17 +1,33 @@
 //! Many messages, several destinations, several relays.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use onefold_core::OutboxState;
 use onefold_core::budget::BudgetSettings;
+use onefold_core::{OutboxState, StoreTime};
 use onefold_messages::{Message, Sending};
-use onefold_testkit::wait;
+use onefold_store::clock::ManualClock;
+use onefold_testkit::{Store, on_each_store, sql, wait};
 
 use crate::rig::{Scripted, Step, accepted, failed, message, outbox};
 
-#[tokio::test]
-async fn b91_poison_at_the_head_starves_nobody() {
-    let outbox = outbox(None);
+on_each_store!(
+    b91_poison_at_the_head_starves_nobody,
+    dead_letter_holds_up_its_own_key_and_nobody_else,
+    destination_that_fails_is_not_flooded_with_retries,
+    b95_several_relays_never_send_one_message_at_once,
+    b96_slow_destination_holds_up_nobody_else,
+    no_more_bytes_are_on_their_way_than_may_be_and_one_message_more,
+    messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other,
+);
+
+const GRACE: Duration = Duration::from_secs(10);
+/// Retries are not what the case is about.
+const AMPLE: BudgetSettings = BudgetSettings { share: 1.0, reserve: 1000, window: Duration::from_secs(10) };
+
+async fn b91_poison_at_the_head_starves_nobody(store: &Store) {
+    let outbox = outbox(store, None).await;
     let sink = Scripted::new(|message, _| match message.id.as_str().starts_with("poison") {
         true => failed(),
         false => accepted(),
@@ -30,9 +46,8 @@ async fn b91_poison_at_the_head_starves_nobody() {
     }
 }
 
-#[tokio::test]
-async fn dead_letter_holds_up_its_own_key_and_nobody_else() {
-    let outbox = outbox(None);
+async fn dead_letter_holds_up_its_own_key_and_nobody_else(store: &Store) {
+    let outbox = outbox(store, None).await;
     let sink = Scripted::new(|message, _| match message.id.as_str() {
         "a1" => failed(),
         _ => accepted(),
@@ -42,13 +57,12 @@ async fn dead_letter_holds_up_its_own_key_and_nobody_else() {
     let relay = outbox.relay(vec![sink.destination("shop").attempts(Some(2))]);
     outbox.becomes("a1", OutboxState::Dead).await;
     outbox.becomes("b2", OutboxState::Delivered).await;
-    assert_eq!(relay.stop(Duration::from_secs(10)).await, 0);
+    assert_eq!(relay.stop(GRACE).await, 0);
     assert_eq!((outbox.entry("a2").await.state, sink.times("a2")), (OutboxState::Waiting, 0));
 }
 
-#[tokio::test]
-async fn destination_that_fails_is_not_flooded_with_retries() {
-    let outbox = outbox(None);
+async fn destination_that_fails_is_not_flooded_with_retries(store: &Store) {
+    let outbox = outbox(store, None).await;
     let sink = Scripted::new(|_, _| failed());
     let ids = ["a", "b", "c", "d", "e"];
     outbox.put(ids.iter().map(|id| message(id, "shop", None)).collect()).await;
@@ -64,25 +78,44 @@ async fn destination_that_fails_is_not_flooded_with_retries() {
     assert_eq!(sink.order().len(), ids.len() + 3, "each once, and as many retries as are lent");
 }
 
-#[tokio::test]
-async fn b95_several_relays_never_send_one_message_at_once() {
-    let outbox = outbox(None);
-    let sink = Scripted::new(|_, _| Step::Later(Duration::from_millis(5), Sending::Accepted));
-    let ids: Vec<String> = (0..300).map(|n| format!("m{n}")).collect();
+async fn b95_several_relays_never_send_one_message_at_once(store: &Store) {
+    const ALL: usize = 1000;
+    let clock = Arc::new(ManualClock::at(StoreTime(1_700_000_000_000)));
+    let outbox = outbox(store, Some(clock.clone())).await;
+    let sink = Scripted::new(|_, _| Step::Later(Duration::from_millis(50), Sending::Accepted));
+    let ids: Vec<String> = (0..ALL).map(|n| format!("m{n}")).collect();
     outbox.put(ids.iter().map(|id| message(id, "shop", None)).collect()).await;
-    let relays: Vec<_> =
-        (0..3).map(|_| outbox.relay(vec![sink.destination("shop").concurrency(8)])).collect();
+    let relay =
+        |name| outbox.relay(vec![sink.in_hands_of(name).destination("shop").concurrency(16).budget(AMPLE)]);
+    let (killed, others) = (relay("killed"), [relay("b"), relay("c")]);
+    wait::until("half of them have gone", || sink.order().len() >= ALL / 2).await;
+    drop(killed);
+    let restarted = relay("restarted");
+    wait::until_within(wait::DEADLINE, "nothing waits", async || {
+        outbox.in_state(OutboxState::Waiting).await.is_empty()
+    })
+    .await;
+    for relay in others.into_iter().chain([restarted]) {
+        assert_eq!(relay.stop(GRACE).await, 0);
+    }
+    // What is left was in the hands of the relay that was killed.
+    let left = outbox.in_state(OutboxState::Sending).await;
+    let by_killed = sink.sent_by("killed");
+    let twice: HashSet<&String> = left.iter().filter(|id| by_killed.contains(*id)).collect();
+    assert!(!twice.is_empty(), "it was killed while it sent");
+    clock.pass(Duration::from_secs(3600));
+    let last = relay("last");
     for id in &ids {
         outbox.becomes(id, OutboxState::Delivered).await;
-        assert_eq!(sink.times(id), 1, "{id}");
+        assert_eq!(sink.times(id), if twice.contains(id) { 2 } else { 1 }, "{id}");
     }
     assert!(!sink.crossed());
-    drop(relays);
+    assert!(!sink.sent_by("b").is_empty() && !sink.sent_by("c").is_empty(), "they share the work");
+    assert_eq!(last.stop(GRACE).await, 0);
 }
 
-#[tokio::test]
-async fn no_more_bytes_are_on_their_way_than_may_be_and_one_message_more() {
-    let outbox = outbox(None);
+async fn no_more_bytes_are_on_their_way_than_may_be_and_one_message_more(store: &Store) {
+    let outbox = outbox(store, None).await;
     let (slow, fast) = (Scripted::new(|_, _| Step::Hang), Scripted::new(|_, _| accepted()));
     let long = |n| Message { body: vec![b'x'; 400], ..message(&format!("long{n}"), "slow", None) };
     outbox.put((0..20).map(long).collect()).await;
@@ -96,9 +129,8 @@ async fn no_more_bytes_are_on_their_way_than_may_be_and_one_message_more() {
     assert_eq!(slow.order().len(), 3);
 }
 
-#[tokio::test]
-async fn messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other() {
-    let outbox = outbox(None);
+async fn messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other(store: &Store) {
+    let outbox = outbox(store, None).await;
     let sink = Scripted::new(|_, _| accepted());
     let long = |n| Message { body: vec![b'x'; 400], ..message(&format!("long{n}"), "shop", None) };
     outbox.put((0..5).map(long).collect()).await;
@@ -106,20 +138,38 @@ async fn messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other()
     for n in 0..5 {
         outbox.becomes(&format!("long{n}"), OutboxState::Delivered).await;
     }
-    assert_eq!(relay.stop(Duration::from_secs(10)).await, 0);
+    assert_eq!(relay.stop(GRACE).await, 0);
 }
 
-#[tokio::test]
-async fn b96_slow_destination_holds_up_nobody_else() {
-    let outbox = outbox(None);
+async fn b96_slow_destination_holds_up_nobody_else(store: &Store) {
+    let outbox = outbox(store, None).await;
     let (slow, fast) = (Scripted::new(|_, _| Step::Hang), Scripted::new(|_, _| accepted()));
     outbox.put((0..200).map(|n| message(&format!("slow{n}"), "slow", None)).collect()).await;
-    let relay = outbox.relay(vec![slow.destination("slow").concurrency(4), fast.destination("fast")]);
+    let both = || vec![slow.destination("slow").concurrency(4), fast.destination("fast")];
+    let relays = [outbox.relay(both()), outbox.relay(both())];
     for n in 0..20 {
         let id = format!("fast{n}");
         outbox.put(vec![message(&id, "fast", None)]).await;
         outbox.becomes(&id, OutboxState::Delivered).await;
     }
-    assert_eq!(slow.order().len(), 4, "no more than its own places");
-    assert_eq!(relay.stop(Duration::from_millis(200)).await, 4, "these are left to their leases");
+    assert_eq!(slow.order().len(), 8, "no more than its own places");
+    nothing_is_locked(store).await;
+    for relay in relays {
+        assert_eq!(relay.stop(Duration::from_millis(200)).await, 4, "these are left to their leases");
+    }
+}
+
+/// What is asked of the store now and then may hold a lock for a moment, but not for as long as a sending lasts.
+async fn nothing_is_locked(store: &Store) {
+    const OPEN: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+        AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND xact_start IS NOT NULL";
+    match store.database() {
+        None => sql::execute(store.url(), "CREATE TABLE beside (id INTEGER)").await,
+        Some(database) => {
+            wait::until_within(wait::DEADLINE, "no transaction is open", async || {
+                database.ask(OPEN).await == "0"
+            })
+            .await;
+        }
+    }
 }

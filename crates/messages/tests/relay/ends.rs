@@ -4,14 +4,22 @@ use std::time::Duration;
 
 use onefold_core::OutboxState;
 use onefold_messages::Sending;
+use onefold_testkit::{Store, on_each_store};
 
 use crate::rig::{Scripted, Step, accepted, failed, message, outbox};
 
+on_each_store!(
+    everything_is_delivered_once_and_in_the_order_of_its_key,
+    failure_is_sent_again_and_given_up_after_so_many,
+    patience_is_not_a_failure_and_a_refusal_is_the_end,
+    sink_that_panics_or_is_too_slow_has_lost_its_answer,
+    lost_answer_of_what_must_not_be_sent_twice_is_held,
+);
+
 const GRACE: Duration = Duration::from_secs(10);
 
-#[tokio::test]
-async fn everything_is_delivered_once_and_in_the_order_of_its_key() {
-    let outbox = outbox(None);
+async fn everything_is_delivered_once_and_in_the_order_of_its_key(store: &Store) {
+    let outbox = outbox(store, None).await;
     let sink = Scripted::new(|_, _| accepted());
     let relay = outbox.relay(vec![sink.destination("shop")]);
     let ids: Vec<String> = (0..60).map(|n| format!("m{n:02}")).collect();
@@ -28,9 +36,8 @@ async fn everything_is_delivered_once_and_in_the_order_of_its_key() {
     assert_eq!(relay.stop(GRACE).await, 0);
 }
 
-#[tokio::test]
-async fn failure_is_sent_again_and_given_up_after_so_many() {
-    let outbox = outbox(None);
+async fn failure_is_sent_again_and_given_up_after_so_many(store: &Store) {
+    let outbox = outbox(store, None).await;
     let sink = Scripted::new(|message, before| match message.id.as_str() {
         "heals" if before == 2 => accepted(),
         _ => failed(),
@@ -43,9 +50,8 @@ async fn failure_is_sent_again_and_given_up_after_so_many() {
     assert_eq!(outbox.entry("never").await.reason.as_deref(), Some("500"));
 }
 
-#[tokio::test]
-async fn patience_is_not_a_failure_and_a_refusal_is_the_end() {
-    let outbox = outbox(None);
+async fn patience_is_not_a_failure_and_a_refusal_is_the_end(store: &Store) {
+    let outbox = outbox(store, None).await;
     let sink = Scripted::new(|message, before| match (message.id.as_str(), before) {
         ("patient", 5) => accepted(),
         ("patient", _) => {
@@ -61,9 +67,8 @@ async fn patience_is_not_a_failure_and_a_refusal_is_the_end() {
     assert_eq!(outbox.entry("patient").await.failures, 0);
 }
 
-#[tokio::test]
-async fn sink_that_panics_or_is_too_slow_has_lost_its_answer() {
-    let outbox = outbox(None);
+async fn sink_that_panics_or_is_too_slow_has_lost_its_answer(store: &Store) {
+    let outbox = outbox(store, None).await;
     let sink = Scripted::new(|message, before| match (message.id.as_str(), before) {
         ("panics", 0) => Step::Panic,
         ("hangs", 0) => Step::Hang,
@@ -77,9 +82,8 @@ async fn sink_that_panics_or_is_too_slow_has_lost_its_answer() {
     }
 }
 
-#[tokio::test]
-async fn lost_answer_of_what_must_not_be_sent_twice_is_held() {
-    let outbox = outbox(None);
+async fn lost_answer_of_what_must_not_be_sent_twice_is_held(store: &Store) {
+    let outbox = outbox(store, None).await;
     let sink = Scripted::new(|message, _| match message.id.as_str() {
         "panics" => Step::Panic,
         "hangs" => Step::Hang,

@@ -7,11 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::{ActKind, OutboxState, StoreTime};
 use onefold_messages::{Found, LookUp, Message, Sending};
-use onefold_store::OutboxStore;
 use onefold_store::clock::ManualClock;
-use onefold_testkit::wait;
+use onefold_testkit::{Store, on_each_store, wait};
 
 use crate::rig::{Scripted, Step, accepted, key, message, outbox};
+
+on_each_store!(what_is_found_settles_and_what_is_not_found_counts_only_after_the_window,);
 
 const WINDOW: Duration = Duration::from_secs(3600);
 const OFTEN: Duration = Duration::from_millis(10);
@@ -39,10 +40,9 @@ impl LookUp for Archive {
     }
 }
 
-#[tokio::test]
-async fn what_is_found_settles_and_what_is_not_found_counts_only_after_the_window() {
+async fn what_is_found_settles_and_what_is_not_found_counts_only_after_the_window(store: &Store) {
     let clock = Arc::new(ManualClock::at(StoreTime(1_700_000_000_000)));
-    let outbox = outbox(Some(clock.clone()));
+    let outbox = outbox(store, Some(clock.clone())).await;
     let sink = Scripted::new(|_, before| match before {
         0 => Step::Answer(Sending::Unknown { reason: "cut behind the final dot".into() }),
         _ => accepted(),

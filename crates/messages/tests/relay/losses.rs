@@ -6,9 +6,15 @@ use std::time::Duration;
 use onefold_core::{OutboxState, StoreTime};
 use onefold_messages::Sending;
 use onefold_store::clock::ManualClock;
-use onefold_testkit::wait;
+use onefold_testkit::{Store, on_each_store, wait};
 
 use crate::rig::{Scripted, Step, accepted, message, outbox};
+
+on_each_store!(
+    b94_what_a_lost_relay_had_is_sent_again_under_its_id,
+    what_a_lost_relay_had_is_held_where_nobody_would_know_it_again,
+    b90_a_lower_number_that_comes_later_is_not_skipped_and_a_gap_holds_up_nothing,
+);
 
 /// Longer than any lease here.
 const LATER: Duration = Duration::from_secs(3600);
@@ -17,10 +23,9 @@ fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(StoreTime(1_700_000_000_000)))
 }
 
-#[tokio::test]
-async fn b94_what_a_lost_relay_had_is_sent_again_under_its_id() {
+async fn b94_what_a_lost_relay_had_is_sent_again_under_its_id(store: &Store) {
     let clock = clock();
-    let outbox = outbox(Some(clock.clone()));
+    let outbox = outbox(store, Some(clock.clone())).await;
     // The destination has it, and the relay never hears of it.
     let sink = Scripted::new(|message, before| match (message.id.as_str(), before) {
         ("m", 0) => Step::Hang,
@@ -40,10 +45,9 @@ async fn b94_what_a_lost_relay_had_is_sent_again_under_its_id() {
     drop(next);
 }
 
-#[tokio::test]
-async fn what_a_lost_relay_had_is_held_where_nobody_would_know_it_again() {
+async fn what_a_lost_relay_had_is_held_where_nobody_would_know_it_again(store: &Store) {
     let clock = clock();
-    let outbox = outbox(Some(clock.clone()));
+    let outbox = outbox(store, Some(clock.clone())).await;
     let sink = Scripted::new(|_, _| Step::Hang).holding();
     outbox.put(vec![message("mail", "mail", None)]).await;
     let relay = outbox.relay(vec![sink.destination("mail")]);
@@ -56,10 +60,9 @@ async fn what_a_lost_relay_had_is_held_where_nobody_would_know_it_again() {
     drop(next);
 }
 
-#[tokio::test]
-async fn b90_a_lower_number_that_comes_later_is_not_skipped_and_a_gap_holds_up_nothing() {
+async fn b90_a_lower_number_that_comes_later_is_not_skipped_and_a_gap_holds_up_nothing(store: &Store) {
     let clock = clock();
-    let outbox = outbox(Some(clock.clone()));
+    let outbox = outbox(store, Some(clock.clone())).await;
     let sink = Scripted::new(|message, before| match (message.id.as_str(), before) {
         ("101", 0) => Step::Answer(Sending::NotYet { after: Some(LATER), reason: "not open yet".into() }),
         _ => accepted(),

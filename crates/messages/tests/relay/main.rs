@@ -2,6 +2,7 @@
 
 mod batches;
 mod crowd;
+mod database;
 mod ends;
 mod look_up;
 mod losses;

@@ -1,6 +1,7 @@
-//! An outbox in a SQLite file, and a sink that answers by a script.
+//! An outbox in a file or a database, and a sink that answers by a script.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,27 +10,43 @@ use onefold_core::retry::Backoff;
 use onefold_core::{Key, OutboxEntry, OutboxState};
 use onefold_engine::{Engine, Limits};
 use onefold_messages::{Destination, Handling, IfLost, Inbound, Inbox, Message, Relay, Sending, Sink, Word};
-use onefold_store::{Clock, OutboxStore};
+use onefold_store::{Clock, ConsumeStore, OutboxQuery, OutboxStore};
+use onefold_store_postgres::{Address, PostgresStore, PostgresWork};
 use onefold_store_sqlite::{Options, SqliteStore, SqliteWork};
-use onefold_testkit::wait;
+use onefold_testkit::{Store, wait};
 use parking_lot::Mutex;
 
 /// An outbox.
 pub struct Outbox {
-    pub store: Arc<SqliteStore>,
-    pub dyned: Arc<dyn OutboxStore>,
-    _directory: tempfile::TempDir,
+    pub store: Arc<dyn OutboxStore>,
+    opened: Opened,
 }
 
-pub fn outbox(clock: Option<Arc<dyn Clock>>) -> Outbox {
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let mut options = Options::default();
-    if let Some(clock) = clock {
-        options.clock = clock;
+enum Opened {
+    Sqlite(Arc<SqliteStore>),
+    Postgresql(Arc<PostgresStore>),
+}
+
+/// The outbox at this place, on its own clock or on this one.
+pub async fn outbox(place: &Store, clock: Option<Arc<dyn Clock>>) -> Outbox {
+    match place.url().strip_prefix("sqlite:") {
+        Some(path) => {
+            let mut options = Options::default();
+            options.clock = clock.unwrap_or(options.clock);
+            let store = SqliteStore::open(Path::new(path), options).expect("a new store opens");
+            let store = Arc::new(store);
+            Outbox { store: store.clone(), opened: Opened::Sqlite(store) }
+        }
+        None => postgresql(place.url(), clock).await,
     }
-    let store = SqliteStore::open(directory.path().join("onefold.db"), options).expect("a new store opens");
-    let store = Arc::new(store);
-    Outbox { dyned: store.clone(), store, _directory: directory }
+}
+
+/// The outbox in this database.
+pub async fn postgresql(url: &str, test_clock: Option<Arc<dyn Clock>>) -> Outbox {
+    let options = onefold_store_postgres::Options { test_clock, ..Default::default() };
+    let address = Address::parse(url).expect("an address");
+    let store = Arc::new(PostgresStore::open(&address, options).await.expect("the store opens"));
+    Outbox { store: store.clone(), opened: Opened::Postgresql(store) }
 }
 
 pub fn key(id: &str) -> Key {
@@ -55,26 +72,55 @@ impl Outbox {
 
     /// Has the handler of a message that came in make this one, and fail.
     pub async fn put_in_vain(&self, id: &str) {
-        let engine = Engine::new(self.store.clone(), "library", Limits::default());
-        let inbox = Inbox::new(&engine, self.store.clone(), "in vain".into());
-        let made = message(id, "shop", None);
-        let work = |_, word: Word| {
-            SqliteWork::new(move |tx| {
-                assert!(tx.enqueue(&made).expect("the store works"));
-                word.of(Err("in vain".into()))
-            })
+        let (made, delivery) = (message(id, "shop", None), Inbound::new("test", id, "a"));
+        let handling = match &self.opened {
+            Opened::Sqlite(store) => {
+                let work = |_, word: Word| {
+                    SqliteWork::new(move |tx| {
+                        assert!(tx.enqueue(&made).expect("the store works"));
+                        word.of(Err("in vain".into()))
+                    })
+                };
+                inbox(store).handle(delivery, work).await
+            }
+            Opened::Postgresql(store) => {
+                let work = |_, word: Word| {
+                    PostgresWork::new(move |tx| {
+                        let (made, word) = (made.clone(), word.clone());
+                        Box::pin(async move {
+                            assert!(tx.enqueue(&made).await.expect("the store works"));
+                            word.of(Err("in vain".into()))
+                        })
+                    })
+                };
+                inbox(store).handle(delivery, work).await
+            }
         };
-        let handling = inbox.handle(Inbound::new("test", id, "a"), work).await;
         assert!(matches!(handling, Handling::Again { .. }), "{handling:?}");
         assert_eq!(self.store.outgoing(&key(id)).await.expect("the store works"), None);
     }
 
+    /// The database's store.
+    pub fn database(&self) -> &Arc<PostgresStore> {
+        match &self.opened {
+            Opened::Postgresql(store) => store,
+            Opened::Sqlite(_) => panic!("it is a file"),
+        }
+    }
+
     pub fn relay(&self, destinations: Vec<Destination>) -> Relay {
-        Relay::start(&self.dyned, destinations)
+        Relay::start(&self.store, destinations)
     }
 
     pub async fn entry(&self, id: &str) -> OutboxEntry {
         self.store.outgoing(&key(id)).await.expect("the store works").expect("the message is there")
+    }
+
+    /// The ids of what is in this state.
+    pub async fn in_state(&self, state: OutboxState) -> Vec<String> {
+        let query = OutboxQuery { state: Some(state), limit: 1000, ..OutboxQuery::default() };
+        let page = self.store.list_outbox(query).await.expect("the store works");
+        page.entries.iter().map(|entry| entry.message.id.as_str().to_owned()).collect()
     }
 
     /// Waits until the message is in this state.
@@ -82,6 +128,11 @@ impl Outbox {
         let what = format!("{id} is {state}");
         wait::until_within(wait::DEADLINE, &what, async || self.entry(id).await.state == state).await;
     }
+}
+
+fn inbox<S: ConsumeStore + 'static>(store: &Arc<S>) -> Inbox<S> {
+    let engine = Engine::new(store.clone(), "library", Limits::default());
+    Inbox::new(&engine, store.clone(), "in vain".into())
 }
 
 type Script = dyn Fn(&Message, u32) -> Step + Send + Sync;
@@ -110,6 +161,7 @@ struct Seen {
     times: HashMap<String, u32>,
     now: HashMap<String, u32>,
     crossed: bool,
+    by: HashMap<&'static str, HashSet<String>>,
 }
 
 /// A sink that is told what to do, and remembers. Clones are one.
@@ -117,17 +169,28 @@ struct Seen {
 pub struct Scripted {
     script: Arc<Script>,
     if_lost: IfLost,
+    relay: &'static str,
     seen: Arc<Mutex<Seen>>,
 }
 
 impl Scripted {
     /// The script gets the message and how often it was sent here before.
     pub fn new(script: impl Fn(&Message, u32) -> Step + Send + Sync + 'static) -> Scripted {
-        Scripted { script: Arc::new(script), if_lost: IfLost::SendAgain, seen: Arc::default() }
+        Scripted { script: Arc::new(script), if_lost: IfLost::SendAgain, relay: "", seen: Arc::default() }
     }
 
     pub fn holding(self) -> Scripted {
         Scripted { if_lost: IfLost::Hold, ..self }
+    }
+
+    /// The same sink in the hands of the relay of this name.
+    pub fn in_hands_of(&self, relay: &'static str) -> Scripted {
+        Scripted { relay, ..self.clone() }
+    }
+
+    /// What that relay has sent.
+    pub fn sent_by(&self, relay: &str) -> HashSet<String> {
+        self.seen.lock().by.get(relay).cloned().unwrap_or_default()
     }
 
     /// The ids in the order in which they were sent.
@@ -150,6 +213,17 @@ impl Scripted {
     }
 }
 
+/// A message that is being sent, until it is not, also where its relay dies.
+struct OnItsWay<'a>(&'a Mutex<Seen>, String);
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        if let Some(now) = self.0.lock().now.get_mut(&self.1) {
+            *now -= 1;
+        }
+    }
+}
+
 #[async_trait]
 impl Sink for Scripted {
     fn if_lost(&self) -> IfLost {
@@ -161,6 +235,7 @@ impl Sink for Scripted {
         let before = {
             let mut seen = self.seen.lock();
             seen.order.push(id.clone());
+            seen.by.entry(self.relay).or_default().insert(id.clone());
             let times = seen.times.entry(id.clone()).or_default();
             let before = *times;
             *times += 1;
@@ -170,7 +245,8 @@ impl Sink for Scripted {
             seen.crossed |= crossed;
             before
         };
-        let sending = match (self.script)(message, before) {
+        let _on_its_way = OnItsWay(&self.seen, id);
+        match (self.script)(message, before) {
             Step::Answer(sending) => sending,
             Step::Later(after, sending) => {
                 tokio::time::sleep(after).await;
@@ -178,10 +254,6 @@ impl Sink for Scripted {
             }
             Step::Panic => panic!("a bug of the sink"),
             Step::Hang => std::future::pending().await,
-        };
-        if let Some(now) = self.seen.lock().now.get_mut(&id) {
-            *now -= 1;
         }
-        sending
     }
 }

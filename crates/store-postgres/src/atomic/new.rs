@@ -1,49 +1,53 @@
 //! An operation of which there is no record: one insert, of the finished record.
 
+use std::time::Duration;
+
+use onefold_core::contract::Retention;
 use onefold_core::{OperationId, StoreTime};
 use onefold_store::{Atomically, Claim, Finish, crash};
+use tokio::time::Instant;
 use tokio_postgres::types::{ToSql, Type};
 
+use super::ending::fate;
+use super::key_lock::{tried, trying};
 use super::{
-    Committing, Finished, PostgresWork, Stopped, bounded, closure, committing, fate, found, in_turn, lock,
-    tried, trying,
+    Committing, Finished, PostgresWork, Stopped, bounded, closure, committing, found, in_turn, lock,
 };
 use crate::claim::{ClaimWork, version_number};
-use crate::consume::TRY_LOCK;
 use crate::error::Failed;
 use crate::held::Held;
-use crate::row::{self, duration_ms, get, on_stale_number, retention_ms, state_number};
+use crate::row::{self, duration_ms, get, micros, on_stale_number, retention_ms, state_number};
 use crate::server::Unanswered;
 use crate::store::PostgresStore;
 use crate::tx::About;
 
+/// The year 2000, from which the server counts, in microseconds of the Unix epoch.
+const YEAR_2000_US: i64 = 946_684_800_000_000;
+
 /// Shards in which the scopes of atomic operations are counted: whoever counts holds a row until its commit.
 const SHARDS: i16 = 64;
 
-/// Looks whether anything stands in the way: 0 nothing, 1 a record, 2 the age of the key, 3 the quota. For connections on
-/// which it is prepared, behind [`TRY_LOCK`].
-pub(crate) const LOOK: &str = "SELECT n.now,
-        CASE
-            WHEN EXISTS (SELECT FROM onefold.operations o WHERE o.id = $2) THEN 1
-            WHEN $5 <= n.now THEN 2
-            WHEN $4::bigint IS NOT NULL AND (SELECT coalesce(sum(s.live), 0) FROM onefold.scopes s WHERE s.bucket = $3)
-                >= $4::numeric THEN 3
-            ELSE 0
-        END::smallint,
-        floor(extract(epoch FROM clock_timestamp()) * 1000000::numeric)::bigint
-    FROM (SELECT coalesce($1, floor(extract(epoch FROM statement_timestamp()) * 1000::numeric)::bigint) AS now) n";
+/// Takes the lock of the key $1, looks for the record $2, and limits the statements of the transaction to $3 (as text,
+/// milliseconds). Its time when it had the lock, NULL where another transaction has it. For connections on which it is
+/// prepared, and keys that no quota counts.
+pub(crate) const LOOK: &str =
+    "SELECT CASE WHEN pg_try_advisory_xact_lock($1) THEN pg_catalog.clock_timestamp() END,
+        EXISTS (SELECT FROM onefold.operations o WHERE o.id = $2),
+        pg_catalog.set_config('statement_timeout'::text, $3, true)";
 /// Inserts the finished record; nothing is counted. For the same connections.
-pub(crate) const FINISH_PREPARED: &str =
+pub(crate) const FINISH_PREPARED: &str = concat!(
     "INSERT INTO onefold.operations (place, created_at, due_at, retention_ms, tombstone_ms, bucket, attempt, shard,
         on_stale, fingerprint_version, id, operation, fingerprint, scope, key, owner, correlation_id, ignored, state,
         nonce, ended_at, expires_at, resource_kind, resource_id, kept)
     SELECT c.us << 10, c.now, c.now + $2, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, c.now,
         c.now + $2, $18, $19, $20
     FROM (
-        SELECT t.us, coalesce($1, t.us / 1000) AS now
-        FROM (SELECT floor(extract(epoch FROM statement_timestamp()) * 1000000::numeric)::bigint AS us) t
+        SELECT t.us, coalesce($1, t.us / 1000::bigint) AS now FROM (SELECT ",
+    micros!(),
+    " AS us OFFSET 0) t
     ) c
-    RETURNING created_at";
+    RETURNING created_at"
+);
 /// The same as functions of the schema, for every other connection: what a function does is planned once for each
 /// connection, an unnamed statement each time.
 pub(crate) const ENTER: &str =
@@ -59,7 +63,7 @@ pub(crate) async fn run(
     work: &mut PostgresWork,
     store: &PostgresStore,
 ) -> Result<Atomically, Stopped> {
-    let counted = claim.live_keys_max.is_some();
+    let (begun, counted) = (Instant::now(), claim.live_keys_max.is_some());
     let shard = rand::random_range(0..SHARDS);
     let claim = ClaimWork::new(claim, |scope| store.bucket(scope), shard);
     let id = claim.claim.id;
@@ -74,19 +78,19 @@ pub(crate) async fn run(
         // Its writes go; the record is made in a transaction of its own, and the unique digest is the judge again.
         Finish::Rejected => again(held, id).await?,
     };
-    commit(held, &claim, counted, finished, store).await
+    commit(held, &claim, begun, counted, finished, store).await
 }
 
 /// Begins the transaction; what stands in the way ends it.
 async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreTime, Option<i64>), Stopped> {
     let id = claim.claim.id;
     let mut held = store.server().for_closure().await?;
-    let begin = held.begin(store.closure_time_max());
+    let most = store.closure_time_max();
     crash::point("postgres.enter.before");
-    let looked = if held.prepares() {
-        bounded(look(&held, &begin, claim, store)).await
+    let looked = if held.prepares() && claim.claim.live_keys_max.is_none() {
+        bounded(look(&mut held, most, claim, store)).await
     } else {
-        bounded(call(&held, &begin, claim, store)).await
+        bounded(call(&mut held, most, claim, store)).await
     };
     crash::point("postgres.enter.after");
     let entered = match looked {
@@ -122,47 +126,44 @@ struct Entered {
     blind_until: Option<i64>,
 }
 
-/// By prepared statements. `None`: another attempt has the lock.
+/// By a prepared statement. `None`: another attempt has the lock. What is committed between the statement's snapshot
+/// and the lock is not seen.
 async fn look(
-    held: &Held,
-    begin: &str,
+    held: &mut Held,
+    most: Duration,
     claim: &ClaimWork,
     store: &PostgresStore,
 ) -> Result<Option<Entered>, Failed> {
     let claimed = &claim.claim;
-    let lock: [(&(dyn ToSql + Sync), Type); 1] = [(&lock(claimed.id), Type::INT8)];
-    let params: [(&(dyn ToSql + Sync), Type); 5] = [
-        (&store.server().now(), Type::INT8),
+    let limit = held.limited_from_the_start(most).as_millis().to_string();
+    let params: [(&(dyn ToSql + Sync), Type); 3] = [
+        (&lock(claimed.id), Type::INT8),
         (&claimed.id.as_bytes().as_slice(), Type::BYTEA),
-        (&claim.bucket, Type::INT8),
-        (&live_keys_max(claim), Type::INT8),
-        (&claimed.key_expires_at.map(|end| end.0), Type::INT8),
+        (&limit, Type::TEXT),
     ];
     let asked = async {
-        let (try_lock, look) = (held.prepared(TRY_LOCK, &lock).await?, held.prepared(LOOK, &params).await?);
-        let (open, tried, rows) = tokio::join!(
-            biased;
-            held.batch_execute(begin),
-            try_lock.query(held, &lock),
-            look.query(held, &params)
-        );
+        let statement = held.prepared(LOOK, &params).await?;
+        let (open, rows) = tokio::join!(biased; held.batch_execute("BEGIN"), statement.query(held, &params));
         open?;
-        Ok((tried?, rows?))
+        rows
     };
-    let (tried, rows) = asked.await.map_err(|error| Failed::of(&error))?;
-    let (Some(tried), Some(row)) = (tried.first(), rows.first()) else { return Err(unanswered()) };
-    if !get::<bool>(tried, 0)? {
-        return Ok(None);
-    }
-    let sees_all: bool = get(tried, 1)?;
-    let blind_until = if sees_all { None } else { Some(get(row, 2)?) };
-    Ok(Some(Entered { now: StoreTime(get(row, 0)?), stands: get(row, 1)?, blind_until }))
+    let rows = asked.await.map_err(|error| Failed::of(&error))?;
+    let Some(row) = rows.first() else { return Err(unanswered()) };
+    let Some(since_2000_us) = get::<Option<i64>>(row, 0)? else { return Ok(None) };
+    let us = since_2000_us.saturating_add(YEAR_2000_US);
+    let now = store.server().now().unwrap_or(us / 1000);
+    let stands = match claimed.key_expires_at {
+        _ if get::<bool>(row, 1)? => 1,
+        Some(end) if end.0 <= now => 2,
+        _ => 0,
+    };
+    Ok(Some(Entered { now: StoreTime(now), stands, blind_until: Some(us) }))
 }
 
 /// By the function of the schema. `None`: another attempt has the lock.
 async fn call(
-    held: &Held,
-    begin: &str,
+    held: &mut Held,
+    most: Duration,
     claim: &ClaimWork,
     store: &PostgresStore,
 ) -> Result<Option<Entered>, Failed> {
@@ -175,8 +176,14 @@ async fn call(
         (&live_keys_max(claim), Type::INT8),
         (&claimed.key_expires_at.map(|end| end.0), Type::INT8),
     ];
-    let (open, rows) = tokio::join!(biased; held.batch_execute(begin), held.query_typed(ENTER, &params));
-    let rows = open.and(rows).map_err(|error| Failed::of(&error))?;
+    let begin = held.begin(most);
+    let asked = async {
+        let statement = held.prepared(ENTER, &params).await?;
+        let (open, rows) = tokio::join!(biased; held.batch_execute(&begin), statement.query(held, &params));
+        open?;
+        rows
+    };
+    let rows = asked.await.map_err(|error| Failed::of(&error))?;
     let Some(row) = rows.first() else { return Err(unanswered()) };
     let stands = get(row, 1)?;
     if stands == 4 {
@@ -193,8 +200,9 @@ fn unanswered() -> Failed {
     row::unreadable("no answer").into()
 }
 
-/// Above READ COMMITTED a transaction does not see what was committed while it waited for the lock. So a closure that
-/// did nothing may have been a duplicate's that did not know: then the record stands, made before it had the lock.
+/// A look may not see what was committed just before it had the lock, and above READ COMMITTED neither does the closure.
+/// So one that did nothing may have been a duplicate's that did not know: then the record stands, made before it had the
+/// lock.
 async fn undone(
     id: OperationId,
     ended: Atomically,
@@ -225,6 +233,7 @@ async fn again(held: Held, id: OperationId) -> Result<Held, Stopped> {
 async fn commit(
     held: Held,
     claim: &ClaimWork,
+    begun: Instant,
     counted: bool,
     finished: Finished,
     store: &PostgresStore,
@@ -293,5 +302,9 @@ async fn commit(
     };
     // Closed first, so that the server need not wait for us.
     drop(held);
-    fate(id, claim.nonce, lost, finished, store).await
+    let gone_from = match promise.retention {
+        Retention::For(retention) => begun.checked_add(retention.saturating_add(promise.tombstone)),
+        Retention::Forever => None,
+    };
+    fate(id, claim.nonce, gone_from, lost, finished, store).await
 }

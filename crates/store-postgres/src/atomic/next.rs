@@ -3,10 +3,11 @@
 
 use onefold_core::State;
 use onefold_store::{Advance, Also, Atomically, Finish, Read, Start, Step, StoreError, crash};
+use tokio::time::Instant;
 
-use super::{
-    Committing, Finished, PostgresWork, Stopped, bounded, closure, committing, fate, found, tried, trying,
-};
+use super::ending::fate;
+use super::key_lock::{tried, trying};
+use super::{Committing, Finished, PostgresWork, Stopped, bounded, closure, committing, found};
 use crate::advance::AdvanceWork;
 use crate::ask::Within;
 use crate::batch::RawAdvanced;
@@ -132,5 +133,6 @@ pub(super) async fn commit(
         Err(other) => return Err(other.into()),
     };
     drop(held);
-    fate(id, settle.nonce(), lost, finished, store).await
+    // The record was there before: if it is gone, it was swept, before a rollback or behind the commit.
+    fate(id, settle.nonce(), Some(Instant::now()), lost, finished, store).await
 }

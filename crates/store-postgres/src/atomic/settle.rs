@@ -8,8 +8,9 @@ use onefold_core::StoreTime;
 use onefold_store::{Advance, Also, Atomically, Finish, Step, StoreError, crash};
 use tokio_postgres::types::{ToSql, Type};
 
+use super::key_lock::{tried, trying};
 use super::next::commit;
-use super::{PostgresWork, Stopped, bounded, closure, found, tried, trying};
+use super::{PostgresWork, Stopped, bounded, closure, found};
 use crate::advance::AdvanceWork;
 use crate::error::Failed;
 use crate::lanes::Work;

@@ -1,9 +1,9 @@
 //! What a key is for: another checkout is another order, and a key that has expired is not a new one.
 
 use anyhow::ensure;
-use rusqlite::Connection;
 
 use crate::story::chapters::Chapter;
+use crate::story::ledgers::Query;
 use crate::story::play::Play;
 use crate::story::shopper::Got;
 
@@ -60,10 +60,12 @@ pub(super) const AN_EXPIRED_KEY: Chapter = Chapter {
 /// Long enough to buy something, short enough to wait for its end. Seconds.
 const RETENTION: &str = "--retention=8";
 /// What the sweeper leaves in the end, when the tombstone's time is over as well.
-const FORGET: &str = "
-DELETE FROM onefold_outcomes WHERE seq IN (SELECT seq FROM onefold_operations WHERE operation = 'PlaceOrder');
-DELETE FROM onefold_operations WHERE operation = 'PlaceOrder';
-";
+pub(crate) const FORGET: Query = Query {
+    sqlite: "
+        DELETE FROM onefold_outcomes WHERE seq IN (SELECT seq FROM onefold_operations WHERE operation = 'PlaceOrder');
+        DELETE FROM onefold_operations WHERE operation = 'PlaceOrder'",
+    postgres: "DELETE FROM onefold.operations WHERE operation = 'PlaceOrder'",
+};
 
 pub(super) async fn another_checkout(play: &mut Play) -> anyhow::Result<()> {
     let first = play.order_of(1, 1).await?;
@@ -90,7 +92,7 @@ pub(super) async fn expired_key(play: &mut Play) -> anyhow::Result<()> {
 
     // Weeks later nothing of the record is left. What protects now is the order itself.
     play.kill("order").await?;
-    Connection::open(play.stage.folder().join("order.db"))?.execute_batch(FORGET)?;
+    play.ledgers.by_hand("order", FORGET).await?;
     play.stage.set("order", &[]);
     play.stage.start_again("order").await?;
     let got = play.buy(&checkout_id).await;

@@ -1,13 +1,9 @@
-//! What is away for a while: a service that is down, and a database that somebody else holds.
+//! A service that is down for a while.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use onefold::client::{BudgetSettings, limits};
-use rusqlite::Connection;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::rpc::Known;
@@ -89,26 +85,8 @@ outside.mails: ann@example.org: Your order 5
 "],
 };
 
-pub(super) const LOCKED: Chapter = Chapter {
-    name: "14",
-    title: "somebody else holds each database for longer than anybody waits",
-    books: &[super::ONE_ORDER, super::ASKED_ONCE],
-};
-
 /// Orders while payment is down, after one that went well.
 const MEANWHILE: i64 = 4;
-/// What the layer logs of a transaction that did not come about.
-const LOST: &str = "a transaction of the store was lost";
-/// Each service with what has happened when its business asks its database for the first time: a query at another
-/// service's database that has a line by then.
-const LOCKED_SERVICES: [(&str, &str, &str); 5] = [
-    ("order", "storefront", "SELECT 1 FROM checkouts"),
-    ("inventory", "order", "SELECT 1 FROM orders"),
-    ("payment", "inventory", "SELECT 1 FROM reservations"),
-    ("notification", "payment", "SELECT 1 FROM captures"),
-    ("loyalty", "order", "SELECT 1 FROM orders WHERE status = 'confirmed'"),
-];
-
 pub(super) async fn payment_is_down(play: &mut Play) -> anyhow::Result<()> {
     play.order_of(1, 1).await?;
     play.rest().await?;
@@ -150,71 +128,4 @@ fn bounds(down: Duration, since: Duration, successes: u64) -> (u64, u64) {
     let rests = down.as_secs() / limits::CIRCUIT_REST.as_secs() + 1;
     let attempts = u64::from(limits::CIRCUIT_FAILURES) + MEANWHILE as u64 + rests + successes;
     (attempts, retries)
-}
-
-pub(super) async fn locked(play: &mut Play) -> anyhow::Result<()> {
-    let checkout_id = play.shopper.begin(1).await?;
-    let mut held = Vec::new();
-    for (service, ..) in LOCKED_SERVICES {
-        held.push(Held::take(&play.stage.folder().join(format!("{service}.db"))).await?);
-    }
-    let shopper = play.shopper.clone();
-    play.submits += 1;
-    let pressed = tokio::spawn(async move { shopper.buy(&checkout_id).await });
-    for ((service, other, business_comes), held) in LOCKED_SERVICES.into_iter().zip(held) {
-        let comes = async |play: &Play| Ok(!play.line_of(other, business_comes)?.is_empty());
-        play.until("the business comes to the database", comes).await?;
-        // Twice: the relay of the service may have asked shortly before, and that one may have been its own.
-        let enough = lost(play, service)? + 2;
-        play.until("it was told that it cannot have it", async |play: &Play| {
-            Ok(lost(play, service)? >= enough)
-        })
-        .await?;
-        held.let_go().await?;
-    }
-    let got = pressed.await?;
-    ensure!(got.order() == Some(1), "the order was not placed: {got:?}");
-    play.rest().await?;
-    // A transaction that is run again is no matter of whoever has asked for it.
-    for (caller, asked) in [("storefront", "order"), ("order", "inventory")] {
-        let known = play.shopper.knows(play.stage.url(caller), play.stage.url(asked)).await?;
-        ensure!(known.retries == 0, "{caller} had to ask {asked} again: {known:?}");
-    }
-    Ok(())
-}
-
-/// How many transactions this service has lost.
-fn lost(play: &Play, service: &str) -> anyhow::Result<usize> {
-    let log = std::fs::read_to_string(play.stage.folder().join(format!("{service}.log")))?;
-    Ok(log.lines().filter(|line| line.contains(LOST)).count())
-}
-
-/// The write lock of a database, held by somebody else than its service.
-struct Held {
-    let_go: oneshot::Sender<()>,
-    holding: JoinHandle<rusqlite::Result<()>>,
-}
-
-impl Held {
-    async fn take(path: &Path) -> anyhow::Result<Held> {
-        let (let_go, told) = oneshot::channel();
-        let (taken, is_taken) = oneshot::channel();
-        let path = path.to_owned();
-        let holding = tokio::task::spawn_blocking(move || {
-            let connection = Connection::open(path)?;
-            connection.busy_timeout(Duration::from_secs(10))?;
-            connection.execute_batch("BEGIN IMMEDIATE")?;
-            let _ = taken.send(());
-            // Whoever holds it and is gone lets go as well.
-            let _ = told.blocking_recv();
-            connection.execute_batch("ROLLBACK")
-        });
-        is_taken.await.context("the lock could not be had")?;
-        Ok(Held { let_go, holding })
-    }
-
-    async fn let_go(self) -> anyhow::Result<()> {
-        let _ = self.let_go.send(());
-        Ok(self.holding.await??)
-    }
 }

@@ -9,7 +9,6 @@ use onefold::inbox::{Inbound, InboxState};
 use crate::check;
 use crate::events::Event;
 use crate::story::chapters::Chapter;
-use crate::story::operator::Operator;
 use crate::story::play::Play;
 
 pub(super) const A_BUG: Chapter = Chapter {
@@ -165,7 +164,7 @@ pub(super) async fn bug(play: &mut Play) -> anyhow::Result<()> {
     play.order_of(1, 2).await?;
     play.order_of(6, 3).await?;
     play.rest().await?;
-    let damaged = check::findings(play.stage.folder())?;
+    let damaged = check::findings(&play.ledgers).await?;
     ensure!(
         damaged == ["loyalty: order-3/confirmed/loyalty: the message is processed, and there is no award"],
         "the check names something else: {damaged:?}"
@@ -173,7 +172,7 @@ pub(super) async fn bug(play: &mut Play) -> anyhow::Result<()> {
 
     // The repaired build alone changes nothing: what is marked is done.
     play.deploy("loyalty", &["--build=42"]).await?;
-    let olga = Operator::at(play.stage.folder(), "loyalty")?;
+    let olga = play.operator("loyalty").await?;
     ensure!(olga.handled_by("41").await?.len() == 2, "build 41 has handled two messages");
     ensure!(olga.handled_by("42").await?.is_empty(), "something was handled again that nobody has permitted");
     olga.permit("loyalty", "41", "build 41 gave nothing for large orders").await?;
@@ -183,7 +182,7 @@ pub(super) async fn bug(play: &mut Play) -> anyhow::Result<()> {
         let again = async |_: &Play| Ok(olga.handled_by("42").await?.len() == 2);
         play.until("what build 41 has handled is handled again", again).await?;
     }
-    let left = check::findings(play.stage.folder())?;
+    let left = check::findings(&play.ledgers).await?;
     ensure!(left.is_empty(), "it is not repaired: {left:?}");
     Ok(())
 }
@@ -194,19 +193,19 @@ pub(super) async fn dead_letter(play: &mut Play) -> anyhow::Result<()> {
     // the catalogue keeps it as a dead letter.
     let [first, second] = [(); 2].map(|()| OperationKey::generate().as_str().to_owned());
     play.catalogue(&first, 2700, 7).await?;
-    ensure!(play.line_of("storefront", PRICE)? == "2700 7", "the price was not taken");
+    ensure!(play.line_of("storefront", PRICE).await? == "2700 7", "the price was not taken");
     let forgotten =
-        async |play: &Play| Ok(play.line_of("storefront", "SELECT count(*) FROM onefold_inbox")? == "0");
+        async |play: &Play| Ok(play.line_of("storefront", "SELECT count(*) FROM {inbox}").await? == "0");
     play.until("the mark of the first message is forgotten", forgotten).await?;
 
     // Both are replayed. The storefront cannot know which of them it has handled, so neither is.
     play.catalogue(&first, 2700, 7).await?;
     play.catalogue(&second, 2900, 9).await?;
     ensure!(
-        play.line_of("storefront", PRICE)? == "2700 7",
+        play.line_of("storefront", PRICE).await? == "2700 7",
         "a dead letter was handled, and nobody permitted it"
     );
-    let olga = Operator::at(play.stage.folder(), "storefront")?;
+    let olga = play.operator("storefront").await?;
     let parked = olga.messages(InboxState::Parked).await?;
     ensure!(parked.len() == 2, "they are not in the dead list: {parked:?}");
     let told = parked.iter().all(|entry| entry.reason.as_deref() == Some("it is older than the marks"));
@@ -219,7 +218,7 @@ pub(super) async fn dead_letter(play: &mut Play) -> anyhow::Result<()> {
     let reason = "the catalogue says that it was never delivered";
     let pressed = [olga.unpark(news, reason).await?, olga.unpark(news, reason).await?];
     ensure!(pressed == [true, false], "pressed twice: {pressed:?}");
-    let handled = async |play: &Play| Ok(play.line_of("storefront", PRICE)? == "2900 9");
+    let handled = async |play: &Play| Ok(play.line_of("storefront", PRICE).await? == "2900 9");
     play.until("the dead letter that is permitted is handled", handled).await?;
     play.catalogue(&second, 2900, 9).await?;
     play.order().await
@@ -228,8 +227,7 @@ pub(super) async fn dead_letter(play: &mut Play) -> anyhow::Result<()> {
 pub(super) async fn mark_alone(play: &mut Play) -> anyhow::Result<()> {
     play.order_of(1, 1).await?;
     play.rest().await?;
-    let folder = play.stage.folder().to_owned();
-    let before = check::findings(&folder)?;
+    let before = check::findings(&play.ledgers).await?;
     ensure!(before.is_empty(), "there is nothing to find yet: {before:?}");
 
     play.kill("loyalty").await?;
@@ -242,11 +240,11 @@ pub(super) async fn mark_alone(play: &mut Play) -> anyhow::Result<()> {
         headers: Vec::new(),
         body: serde_json::to_vec(&event)?,
     };
-    Operator::at(&folder, "loyalty")?.mark("loyalty", planted).await?;
+    play.operator("loyalty").await?.mark("loyalty", planted).await?;
     play.stage.start_again("loyalty").await?;
     // The event comes, is taken for a duplicate, and is gone.
     play.rest().await?;
-    let found = check::findings(&folder)?;
+    let found = check::findings(&play.ledgers).await?;
     let wanted = "loyalty: order-2/confirmed/loyalty: the message is processed, and there is no award";
     ensure!(found == [wanted], "the check does not name it alone: {found:?}");
     Ok(())

@@ -1,4 +1,4 @@
--- Schema 5: what brought the version of a projection, so that the round of a permit can bring it again.
+-- Schema 6: what brought the version of a projection, so that the round of a permit can bring it again.
 
 ALTER TABLE onefold.projections
     -- The round in which the version was brought: 0, or the number of the permit.
