@@ -14,6 +14,7 @@ pub mod gate;
 pub mod gateway;
 pub mod h2_client;
 pub mod kafka;
+pub mod logged;
 pub mod metrics;
 pub mod nats;
 pub mod outage;

@@ -48,6 +48,10 @@ impl Boundary {
     /// Over the database of this address (`postgres://…`), which must be that of the service's pool. It keeps a few
     /// connections of its own for what is no part of a transaction of the service, and brings its schema, `onefold`, to
     /// this release's. Must be called inside a tokio runtime, which it then needs.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the server cannot be reached, is read-only, a replica or too old, or the schema is another's or a
+    /// later release's. Cancellation: nothing has changed but perhaps the schema, by whole migrations.
     pub async fn open(url: &str) -> Result<Boundary, OpenError> {
         let address = Address::parse(url)?;
         let store = PostgresStore::open(&address, Options::default()).await?;
@@ -68,7 +72,10 @@ impl Boundary {
     }
 
     /// Starts what runs beside the calls, for as long as the answer is kept: it writes counters, marks lost outcomes
-    /// and sweeps what has expired.
+    /// and sweeps what has expired, with this pause between two sweeps.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn keep(&self, sweep_every: Duration) -> Keeper {
         self.engine.keep(sweep_every)
     }

@@ -11,7 +11,8 @@ use axum::{Json, Router};
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
 use onefold::axum::{Protected, Protection, Refused, Reply, ScopeSource};
-use onefold::{Onefold, Operation, Verdict};
+use onefold::messages::Message;
+use onefold::{Key, Onefold, Operation, Verdict};
 use serde_json::{Value, json};
 use tower::Service;
 
@@ -221,4 +222,42 @@ async fn b38_a_caller_that_hangs_up_cancels_nothing() {
     assert_eq!(shop.send(request()).await.status, 201);
     assert_eq!(shop.orders(), 1);
     shop.onefold.engine().flush_counters().await;
+}
+
+/// Its orders make an event each, under the caller's key.
+fn with_events(onefold: Onefold) -> Router {
+    async fn place(State(onefold): State<Onefold>, protected: Protected) -> Result<Reply<bool>, Refused> {
+        let call = protected.call();
+        let event = Message {
+            id: Key::new(format!("{}/placed", call.key())).unwrap(),
+            destination: "events".into(),
+            address: String::new(),
+            ordering_key: None,
+            headers: Vec::new(),
+            body: Vec::new(),
+        };
+        let placed = onefold.atomic(call, move |tx| Ok(Verdict::succeeded(tx.enqueue(&event)?)));
+        Ok(Reply::of(placed.await?))
+    }
+    let place_order = Operation::new("PlaceOrder", "one event for each key");
+    let protection = Protection::new(&onefold, place_order, [ScopeSource::Credential]);
+    Router::new().route("/orders", post(place).layer(protection)).with_state(onefold)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_has_the_callers_key_and_its_messages_name_their_origin() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let shop = Shop::of(with_events);
+    let origin = [("onefold-correlation-id", "flow-7"), ("traceparent", TRACE)];
+    let placed = shop.post(&[ME, K, origin[0], origin[1]], LAMP).await;
+    assert_eq!(placed.status, 200, "{}", placed.body);
+    let id = placed.header("onefold-operation").unwrap().rsplit('/').next().unwrap();
+    let event = shop.onefold.outgoing("k/placed").await.unwrap().unwrap();
+    let expected = [origin[0], ("onefold-causation-id", id), origin[1]];
+    assert_eq!(event.message.headers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let malformed = [ME, ("idempotency-key", "other"), ("traceparent", "00-made-up-01")];
+    assert_eq!(shop.post(&malformed, LAMP).await.status, 200);
+    let event = shop.onefold.outgoing("other/placed").await.unwrap().unwrap();
+    let names: Vec<_> = event.message.headers.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["onefold-causation-id"]);
 }

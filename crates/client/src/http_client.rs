@@ -83,6 +83,17 @@ pub enum ClientError {
     /// The intention is not certain to be found again.
     #[error(transparent)]
     Intention(#[from] IntentionError),
+    /// Attempts may go on for longer than the provider remembers a key: the last ones could be second effects.
+    #[error(
+        "attempts go on for up to {deadline:?} and the provider remembers a key for {window:?} only; \
+         choose a deadline that is shorter"
+    )]
+    Outlasts {
+        /// How long an operation may take.
+        deadline: Duration,
+        /// How long the provider remembers.
+        window: Duration,
+    },
     /// The intention is older than the provider remembers its key: sent again, it could be a second effect.
     #[error(
         "the intention was begun {age:?} ago and its key is remembered for {window:?} only; \
@@ -146,15 +157,22 @@ impl ClientBuilder {
     /// The client.
     ///
     /// # Errors
-    /// The settings of [`ClientBuilder::http`] cannot be had.
+    /// The settings of [`ClientBuilder::http`] cannot be had, or the policy goes on for longer than the provider
+    /// remembers a key.
     pub fn build(self) -> Result<Client, ClientError> {
+        let profile = self.profile.unwrap_or_else(Profile::onefold);
+        if let Some(window) = profile.window
+            && self.policy.deadline > window
+        {
+            return Err(ClientError::Outlasts { deadline: self.policy.deadline, window });
+        }
         let http = once_client(|ours| match self.http {
             Some(change) => change(ours),
             None => ours,
         })?;
         Ok(Client(Arc::new(Inner {
             http,
-            profile: self.profile.unwrap_or_else(Profile::onefold),
+            profile,
             policy: self.policy,
             destinations: self.destinations.unwrap_or_else(Destinations::process),
             intentions: self.intentions,

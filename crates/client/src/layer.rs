@@ -87,7 +87,8 @@ impl<F> OperationLayer<F> {
         OperationLayer { settings: Arc::new(settings), body }
     }
 
-    /// The bounds of each operation.
+    /// The bounds of each operation. None goes on for longer than the provider of the profile remembers its key: the
+    /// deadline ends there.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> OperationLayer<F> {
         Arc::make_mut(&mut self.settings).policy = policy;
@@ -113,7 +114,13 @@ impl<S, F: Clone> Layer<S> for OperationLayer<F> {
     type Service = OperationService<S, F>;
 
     fn layer(&self, inner: S) -> OperationService<S, F> {
-        OperationService { inner, settings: self.settings.clone(), body: self.body.clone() }
+        let mut settings = self.settings.clone();
+        if let Some(window) = settings.profile.window
+            && settings.policy.deadline > window
+        {
+            Arc::make_mut(&mut settings).policy.deadline = window;
+        }
+        OperationService { inner, settings, body: self.body.clone() }
     }
 }
 

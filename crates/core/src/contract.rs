@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::key::{KeySyntax, KeyTime};
 use crate::retry::Backoff;
 
-pub use check::{Finding, Severity};
+pub use check::{Finding, RETRY_HORIZON, Severity};
 pub use look_up::{Authorize, LookUp, NotATemplate, UrlTemplate, Variable};
 pub use remember::{Meaning, Remember, StatusPattern};
 

@@ -174,6 +174,16 @@ impl Permit {
             && (self.handler.is_some() || self.damaged.as_deref() != Some(handler))
             && self.message.as_ref().is_none_or(|message| *message == last.identity.message)
     }
+
+    /// Whether a message with these entries was done before this was granted, and is let through again by it, for this
+    /// build: what it brought then counts for nothing in the round, since the round brings it again.
+    pub fn brings_again(&self, entries: &[InboxEntry], handler: &str) -> bool {
+        entries.iter().max_by_key(|entry| entry.round).is_some_and(|last| {
+            let done = !matches!(last.state, InboxState::Failing | InboxState::Parked);
+            let before = last.round < self.number && last.ended_at <= self.granted_at;
+            done && before && self.covers(last, handler)
+        })
+    }
 }
 
 /// What a delivery may do.
@@ -326,6 +336,24 @@ mod tests {
                 Delivery::Duplicate,
                 "{narrower:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_permit_brings_again_what_was_done_before_it_and_what_it_lets_through() {
+        let damaged = entry(0, "41", InboxState::Processed);
+        let granted = Permit { granted_at: StoreTime(5), ..permit(3, Some("41"), None) };
+        assert!(granted.brings_again(std::slice::from_ref(&damaged), "42"));
+        let not_again: [(&str, &[InboxEntry]); 6] = [
+            ("no mark stands", &[]),
+            ("another build's", &[entry(0, "40", InboxState::Processed)]),
+            ("done since", &[InboxEntry { ended_at: StoreTime(6), ..damaged.clone() }]),
+            ("not done", &[entry(0, "41", InboxState::Failing)]),
+            ("given up", &[entry(0, "41", InboxState::Parked)]),
+            ("done in the round", &[damaged, entry(3, "41", InboxState::Processed)]),
+        ];
+        for (why, entries) in not_again {
+            assert!(!granted.brings_again(entries, "42"), "{why}");
         }
     }
 

@@ -18,6 +18,7 @@ mod hex;
 mod identity;
 mod inbox;
 pub mod key;
+mod origin;
 mod outbox;
 mod outcome;
 pub mod path;
@@ -40,10 +41,8 @@ pub use inbox::{
     Delivery, InboxEntry, InboxState, MessageIdentity, NotAnInboxState, Permit, Revoked, judge_delivery,
 };
 pub use key::{Key, KeyError};
-pub use outbox::{
-    CORRELATION_ID, Message, NotAnOutboxState, OutboxEntry, OutboxState, correlation_id, effect_message_id,
-    outgoing_id,
-};
+pub use origin::{CAUSATION_ID, CORRELATION_ID, Origin, TRACEPARENT, correlation_id, traceparent};
+pub use outbox::{Message, NotAnOutboxState, OutboxEntry, OutboxState, effect_message_id, outgoing_id};
 pub use outcome::Outcome;
 pub use printable::printable;
 pub use problem::Problem;

@@ -27,29 +27,6 @@ pub struct Message {
     pub body: Vec<u8>,
 }
 
-/// The header that ties the operations of one workflow together (`docs/messages.md`). It never deduplicates.
-pub const CORRELATION_ID: &str = "onefold-correlation-id";
-
-/// The longest correlation id that a header carries, in bytes.
-const CORRELATION_BYTES_MAX: usize = 255;
-
-/// A correlation id as a header says it: visible ASCII. Anything else ties nothing together and is left out.
-pub fn correlation_id(said: &str) -> Option<&str> {
-    let fits = (1..=CORRELATION_BYTES_MAX).contains(&said.len());
-    Some(said).filter(|said| fits && said.bytes().all(|byte| byte.is_ascii_graphic()))
-}
-
-impl Message {
-    /// With this correlation id, unless it names one itself.
-    pub fn correlated(mut self, id: Option<&str>) -> Message {
-        let named = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(CORRELATION_ID));
-        if let Some(id) = id.and_then(correlation_id).filter(|_| !named) {
-            self.headers.push((CORRELATION_ID.to_owned(), id.to_owned()));
-        }
-        self
-    }
-}
-
 /// The id of the one message for an effect: the same whichever event asks for it.
 pub fn effect_message_id(effect: &str, secret: &IdentityKey) -> Key {
     let mut parts = Parts::new("onefold/effect-message/1", secret.bytes());

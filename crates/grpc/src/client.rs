@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use onefold_client::{OperationKey, OperationLayer, OperationService, Profile};
-use onefold_core::{CORRELATION_ID, correlation_id};
+use onefold_core::{CORRELATION_ID, TRACEPARENT, correlation_id, traceparent};
 use tonic::body::Body;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint, Error};
@@ -71,17 +71,28 @@ pub fn under<M>(key: &str, message: M) -> Result<Request<M>, Status> {
     Ok(request)
 }
 
-/// Ties calls to the other operations of one workflow.
+/// Ties calls to the other operations of one workflow, and to its trace.
 pub trait Correlate {
     /// With this correlation id. One that is no visible ASCII, or over 255 bytes long, is left out.
     #[must_use]
     fn correlated(self, id: &str) -> Self;
+
+    /// In this trace, by the `traceparent` of whoever asked. One that is malformed is left out.
+    #[must_use]
+    fn traced(self, traceparent: &str) -> Self;
 }
 
 impl<M> Correlate for Request<M> {
     fn correlated(mut self, id: &str) -> Request<M> {
         if let Some(id) = correlation_id(id).and_then(|id| MetadataValue::try_from(id).ok()) {
             self.metadata_mut().insert(CORRELATION_ID, id);
+        }
+        self
+    }
+
+    fn traced(mut self, said: &str) -> Request<M> {
+        if let Some(said) = traceparent(said).and_then(|said| MetadataValue::try_from(said).ok()) {
+            self.metadata_mut().insert(TRACEPARENT, said);
         }
         self
     }

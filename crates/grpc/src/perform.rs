@@ -24,7 +24,7 @@ pub struct Admitted<M, S = SqliteStore> {
 }
 
 impl<M, S> Admitted<M, S> {
-    /// The call, for the library itself.
+    /// The call, for the library itself: with its caller's key ([`Call::key`]).
     pub fn call(&self) -> &Call {
         &self.call
     }
@@ -144,6 +144,9 @@ impl<S: AtomicStore + StepStore> Protection<S> {
     ///
     /// From the second attempt on a bare [`Status`] refuses nothing for good, since it may be the echo of an earlier
     /// attempt's effect: say [`rejected`](crate::rejected) where it is the business's own word.
+    ///
+    /// One that is interrupted is told as `in-progress`, and goes on with the next call under its key (`docs/grpc.md` has
+    /// the table). Cancellation: changes nothing but who hears of the answer; the workflow goes on.
     pub async fn resumable<M, R, F, Fut>(&self, request: Request<M>, work: F) -> Result<Response<R>, Status>
     where
         M: Message + 'static,

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use onefold_canon::{BodyHasher, BodyKind};
-use onefold_core::{CORRELATION_ID, FingerprintBuilder, Problem, correlation_id};
+use onefold_core::{CORRELATION_ID, FingerprintBuilder, Problem, TRACEPARENT, correlation_id, traceparent};
 use onefold_http::{ProblemDocument, answers};
 use onefold_library::{AtomicStore, Call, Onefold, Operation, SqliteStore};
 use prost::Message;
@@ -83,11 +83,19 @@ impl<S: AtomicStore> Protection<S> {
     ///
     /// A message with maps needs prost's `btree_map` when its code is generated: a `HashMap` is encoded in an order of
     /// chance, and equal messages would be conflicts.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` with the reason `key-missing`, `key-invalid` or `key-ambiguous`; `UNAUTHENTICATED` with
+    /// `scope-missing` (`docs/grpc.md`). Nothing was claimed, and nothing was asked of the store.
     pub fn admit<M: Message + 'static>(&self, request: Request<M>) -> Result<Admitted<M, S>, Status> {
         self.require(self.call(&request)?, request)
     }
 
     /// The same, where this value of the message alone is significant. It is compared by its canonical JSON.
+    ///
+    /// # Errors
+    /// Those of [`Protection::admit`]; `INVALID_ARGUMENT` with the reason `request-invalid` where the value cannot be
+    /// written as JSON.
     pub fn admit_by<M: 'static, V: Serialize>(
         &self,
         request: Request<M>,
@@ -104,6 +112,9 @@ impl<S: AtomicStore> Protection<S> {
     }
 
     /// For methods whose key is optional: the call, or `None` without a key. Such a call shares a record with nobody.
+    ///
+    /// # Errors
+    /// Those of [`Protection::admit`] but `key-missing`.
     pub fn call<M: Message + 'static>(&self, request: &Request<M>) -> Result<Option<Call>, Status> {
         self.call_of(request, "message", &request.get_ref().encode_to_vec())
     }
@@ -123,12 +134,15 @@ impl<S: AtomicStore> Protection<S> {
             .part("grpc-method", self.method.as_bytes())
             .part(part, value)
             .finish();
-        let call = self.operation.call_as(scope, key, fingerprint);
-        let said = request.metadata().get(CORRELATION_ID).and_then(|said| said.to_str().ok());
-        Ok(Some(match said.and_then(correlation_id) {
-            Some(id) => call.correlated(id),
-            None => call,
-        }))
+        let mut call = self.operation.call_as(scope, key, fingerprint);
+        let said = |name| request.metadata().get(name).and_then(|said| said.to_str().ok());
+        if let Some(said) = said(CORRELATION_ID).and_then(correlation_id) {
+            call = call.correlated(said);
+        }
+        if let Some(said) = said(TRACEPARENT).and_then(traceparent) {
+            call = call.traced(said);
+        }
+        Ok(Some(call))
     }
 
     pub(crate) fn onefold(&self) -> &Onefold<S> {

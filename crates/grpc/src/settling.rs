@@ -32,7 +32,8 @@ impl Protection<SqliteStore> {
 
 impl<S: AtomicStore> Protection<S> {
     /// Who is asked about calls of this method whose outcome is unknown, for `Onefold::reconcile`. What it finds is the
-    /// answer that every caller gets from now on.
+    /// answer that every caller gets from now on. An error of `ask` is an inconclusive answer: nothing is settled, and it
+    /// is asked again.
     pub fn look_up<R, F, Fut>(&self, ask: F) -> Reconcile
     where
         R: Message + Default,
@@ -45,7 +46,10 @@ impl<S: AtomicStore> Protection<S> {
         })
     }
 
-    /// Settles a call whose outcome is unknown as a person says: see `Onefold::resolve`.
+    /// Settles a call whose outcome is unknown as a person says: see `Onefold::resolve`, of which all is true here.
+    ///
+    /// # Errors
+    /// Those of `Onefold::resolve`; nothing has changed, but where the store did not answer.
     pub async fn resolve<R: Message>(
         &self,
         id: OperationId,

@@ -18,14 +18,23 @@ mod inbox;
 pub use companion::Writes;
 pub use inbox::Handler;
 
+/// What the messages of a closure are tied to.
+#[derive(Clone, Debug, Default)]
+pub struct Ties {
+    /// The workflow.
+    pub correlation: Option<String>,
+    /// The trace, as a `traceparent`.
+    pub trace: Option<String>,
+}
+
 /// A store whose closures are async.
 pub trait AsyncStore: AtomicStore<Work: 'static> + ConsumeStore + 'static {
     /// An open transaction, as a closure has it.
     type Tx: Send + 'static;
 
-    /// The work that this closure does; the messages that it makes are tied to this workflow. It may run again.
+    /// The work that this closure does; the messages that it makes are tied so. It may run again.
     fn work(
-        correlation: Option<String>,
+        ties: Ties,
         closure: impl for<'a> FnMut(&'a mut Self::Tx) -> Ending<'a> + Send + 'static,
     ) -> Self::Work;
 }
@@ -110,9 +119,9 @@ impl<S: AsyncStore> Onefold<S> {
         T: Serialize + DeserializeOwned + Send + 'static,
         F: for<'a> Work<'a, T, S::Tx> + Clone + Send + 'static,
     {
-        let correlation = call.correlation_id.clone();
+        let ties = Ties { correlation: call.correlation_id.clone(), trace: call.traceparent.clone() };
         self.perform(call, |word| {
-            S::work(correlation, move |tx| {
+            S::work(ties, move |tx| {
                 let (work, word) = (work.clone(), word.clone());
                 Box::pin(async move { word.of(work(tx).await) })
             })

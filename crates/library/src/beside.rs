@@ -32,7 +32,7 @@ pub enum AccessError {
     /// The closure panicked or was stopped. Nothing was written.
     #[error("nothing was written: {0}")]
     Stopped(String),
-    /// The database does not answer. What was to be written may have been committed.
+    /// The database does not answer. What was to be written, where anything was, may have been committed.
     #[error("the store is unavailable: {0}")]
     StoreUnavailable(String),
 }

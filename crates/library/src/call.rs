@@ -24,13 +24,27 @@ pub struct Call {
     pub(crate) identity: Identity,
     pub(crate) significant: Significant,
     pub(crate) correlation_id: Option<String>,
+    pub(crate) traceparent: Option<String>,
 }
 
 impl Call {
-    /// Ties it to other operations of one workflow. It is never used to deduplicate.
+    /// Ties it to other operations of one workflow. It is never used to deduplicate. Kept with the record.
     pub fn correlated(mut self, id: impl Into<String>) -> Call {
         self.correlation_id = Some(id.into());
         self
+    }
+
+    /// Puts it into a trace, by the `traceparent` of whoever calls (W3C Trace Context): messages that are made in atomic
+    /// mode carry it on as it is. Not kept with the record, so whoever settles the operation later does not know it.
+    /// One that is malformed is handed on to nobody.
+    pub fn traced(mut self, traceparent: impl Into<String>) -> Call {
+        self.traceparent = Some(traceparent.into());
+        self
+    }
+
+    /// The caller's key, as the caller gave it.
+    pub fn key(&self) -> &str {
+        self.identity.key.as_str()
     }
 
     /// The operation.

@@ -29,10 +29,9 @@
 //! [`InboxSettings`] say how long marks stay, when a message is parked and which build handles. Parked messages are
 //! listed and let go on through [`Onefold::messages`]. A *permit*, granted there as well, lets another build handle
 //! messages again, each once: those that are delivered again, or, by [`Consumer::rerun`], those whose bodies are kept.
-//!
-//! On PostgreSQL (feature `postgres`) the handler is an async closure.
 
-use onefold_core::CORRELATION_ID;
+use onefold_core::contract::{RETRY_HORIZON, Retention};
+use onefold_core::{CORRELATION_ID, TRACEPARENT};
 use onefold_store::Ended;
 use onefold_store_sqlite::{SqliteStore, SqliteTx, SqliteWork};
 
@@ -61,8 +60,18 @@ impl<S: ConsumeStore> Clone for Inbox<S> {
 
 impl<S: AtomicStore + ConsumeStore + 'static> Onefold<S> {
     /// The inbox of a consumer: its name, or [`InboxSettings`] with it. Make it once for each consumer of a process.
+    ///
+    /// Marks that are kept for less than a day are told in the log: whoever delivers again after that has a message
+    /// handled twice.
     pub fn inbox(&self, settings: impl Into<InboxSettings>) -> Inbox<S> {
         let settings = settings.into();
+        if let Retention::For(retention) = settings.retention
+            && retention < RETRY_HORIZON
+        {
+            let consumer = &settings.consumer;
+            let unwise = "is shorter than the day for which senders and queues commonly deliver again";
+            tracing::warn!(consumer, setting = "retention", "{retention:?} {unwise}");
+        }
         self.engine().signals().messages().start_at_zero(&settings.consumer);
         Inbox(onefold_messages::Inbox::new(self.engine(), self.store().clone(), settings))
     }
@@ -96,6 +105,7 @@ impl Inbox<SqliteStore> {
             let handler = handler.clone();
             SqliteWork::new(move |tx| {
                 tx.correlate(message.header(CORRELATION_ID));
+                tx.trace(message.header(TRACEPARENT));
                 ended(handler(tx, &message), &word)
             })
         })
@@ -113,6 +123,7 @@ impl Inbox<SqliteStore> {
             .handle(message, move |message, word| {
                 SqliteWork::new(move |tx| {
                     tx.correlate(message.header(CORRELATION_ID));
+                    tx.trace(message.header(TRACEPARENT));
                     ended(handler(tx, &message), &word)
                 })
             })

@@ -42,7 +42,7 @@ pub use beside::AccessError;
 pub use call::Call;
 pub use done::{Done, Recorded};
 pub use error::CallError;
-pub use onefold_core::contract::{AfterExpiry, Retention, WhileRunning};
+pub use onefold_core::contract::{AfterExpiry, Finding, Retention, Severity, WhileRunning};
 pub use onefold_core::key::KeyTime;
 pub use onefold_core::{
     Contract, Expiry, Fingerprint, Key, KeyError, OperationId, Problem, Resource, Scope, State,
@@ -75,7 +75,9 @@ impl<S> Clone for Onefold<S> {
 }
 
 impl<S: AtomicStore> Onefold<S> {
-    /// Over another store.
+    /// Over a store of your own, or one that was opened in another way: `AtomicEngine::new(store, surface, limits)`. The
+    /// store must do all that the conformance suite asks for (`onefold-store-conformance`); nothing here makes up for one
+    /// that does not.
     pub fn over(engine: AtomicEngine<S>) -> Onefold<S> {
         Onefold { engine, companions: Arc::default() }
     }
@@ -99,13 +101,21 @@ impl<S: AtomicStore> Onefold<S> {
     }
 
     /// Starts what runs beside the calls, for as long as the answer is kept: it writes counters, marks lost outcomes
-    /// and sweeps what has expired. Without it nothing is wrong, but lists and the size of the file lag.
+    /// and sweeps what has expired. Without it nothing is wrong, but lists and the size of the file lag. `sweep_every` is
+    /// the pause between two sweeps; one of zero sweeps without an end, so choose a second at least, and a minute for most.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn keep(&self, sweep_every: Duration) -> Keeper {
         self.engine().keep(sweep_every)
     }
 
     /// The same for the messages of this database: reads their gauges, forgets marks whose retention is over, and
-    /// outgoing messages that have been done for `sent_kept`. Until then a second message under one id is recognised.
+    /// outgoing messages that have been done for `sent_kept`. Until then a second message under one id is recognised; with
+    /// zero, as soon as it is swept it is not.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn keep_messages(&self, sweep_every: Duration, sent_kept: Duration) -> Keeper
     where
         S: InboxStore + OutboxStore,

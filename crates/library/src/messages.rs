@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub use async_trait::async_trait;
 pub use onefold_core::{OutboxEntry, OutboxState};
-pub use onefold_messages::wire::{CAUSATION_ID, CORRELATION_ID, MESSAGE_ID, ORDERING_KEY};
+pub use onefold_messages::wire::{CAUSATION_ID, CORRELATION_ID, MESSAGE_ID, ORDERING_KEY, TRACEPARENT};
 pub use onefold_messages::{
     ActError, ActOnOutgoing, Acted, Destination, IfLost, Message, Messages, Order, Relay, Sending, Sink,
     Which,

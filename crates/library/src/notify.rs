@@ -35,11 +35,21 @@ impl Notify {
     /// Makes the one mail for an effect, such as `order-5001/ORDER_CONFIRMED`, in this transaction. True: it is made
     /// now. False: the effect happened before, whichever event asked for it, and nothing is written. The key is kept
     /// for good.
+    ///
+    /// # Errors
+    /// The database's; nothing is written then, and the closure may go on. One of them is that a message under the
+    /// id of the effect goes to another destination.
     pub fn once(&self, tx: &mut SqliteTx<'_>, effect: &str, mail: &Mail) -> rusqlite::Result<bool> {
         tx.enqueue_once(effect, self.message(mail))
     }
 
-    /// The same in a transaction on PostgreSQL.
+    /// The same in a transaction on PostgreSQL. Whoever asks for the same effect at the same time waits here for the end
+    /// of the other's transaction.
+    ///
+    /// # Errors
+    /// [`TxError::IdTaken`](crate::postgres::TxError::IdTaken): the effect's message goes to another destination; nothing is
+    /// written, and the transaction goes on. After [`TxError::Database`](crate::postgres::TxError::Database) it is useless,
+    /// and the closure must end. Cancellation: a closure that drops this future cannot commit.
     #[cfg(feature = "postgres")]
     pub async fn once_on_postgres(
         &self,
@@ -90,6 +100,9 @@ pub struct NotificationAct {
 
 impl<S: AtomicStore + OutboxStore> Onefold<S> {
     /// Where the notification for an effect stands; `None` where nobody has asked for it, or it was done and is swept.
+    ///
+    /// # Errors
+    /// The store did not answer. Cancellation: nothing changes.
     pub async fn notification(&self, effect: &str) -> Result<Option<OutboxEntry>, StoreError> {
         self.store().outgoing(&self.notification_id(effect)).await
     }
@@ -101,6 +114,8 @@ impl<S: AtomicStore + OutboxStore> Onefold<S> {
     ///
     /// [`ActError::ReasonMissing`] and [`ActError::Invalid`]: both who and why must be said.
     /// [`ActError::Store`]: the act may have been done; look, or do it again with the same attempt, which is harmless.
+    ///
+    /// Cancellation: it is done or not; the same holds.
     pub async fn resolve_notification(&self, effect: &str, act: NotificationAct) -> Result<bool, ActError> {
         let NotificationAct { attempt, act, who, reason } = act;
         if reason.trim().is_empty() {

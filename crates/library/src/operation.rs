@@ -1,10 +1,10 @@
 //! What a service promises of one operation: a contract in the words of code.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use onefold_canon::{BodyHasher, BodyKind, Pointer};
-use onefold_core::contract::{AfterExpiry, DURATION_MIN, Retention, ScopeSource, WhileRunning};
+use onefold_core::contract::{AfterExpiry, DURATION_MIN, Finding, Retention, ScopeSource, WhileRunning};
 use onefold_core::key::KeyTime;
 use onefold_core::{Contract, Fingerprint, FingerprintBuilder, Identity, Key, Scope};
 use serde::Serialize;
@@ -31,6 +31,8 @@ pub struct Operation {
     value_version: u16,
     upgrade: Option<Upgrade>,
     ignore: Vec<Pointer>,
+    /// What is unwise about it is told once.
+    told: Arc<Once>,
 }
 
 impl Operation {
@@ -49,17 +51,22 @@ impl Operation {
             value_version: 1,
             upgrade: None,
             ignore: Vec::new(),
+            told: Arc::new(Once::new()),
         }
     }
 
     fn with(mut self, set: impl FnOnce(&mut Contract)) -> Operation {
         set(Arc::make_mut(&mut self.contract));
+        self.told = Arc::new(Once::new());
         self
     }
 
-    /// How long a finished record answers duplicates: from its completion on, 7 days by default, at least 1 second.
+    /// How long a finished record answers duplicates: from its completion on, 7 days by default. Choose longer than
+    /// anybody retries: one of less than a day is told in the log at the first call. One of less than a second is raised
+    /// to that, with a warning in the log.
     pub fn retention(self, retention: Duration) -> Operation {
-        self.with(|contract| contract.retention = Retention::For(retention.max(DURATION_MIN)))
+        let retention = self.no_shorter("retention", retention);
+        self.with(|contract| contract.retention = Retention::For(retention))
     }
 
     /// The record answers for good, as it should where the key is a business key.
@@ -72,10 +79,38 @@ impl Operation {
         self.with(|contract| contract.after_expiry = after)
     }
 
-    /// How long an attempt outside a transaction owns the operation without a heartbeat: 30 seconds by default, at least
-    /// 1. A living attempt renews it by itself.
+    /// How long an attempt outside a transaction owns the operation without a heartbeat: 30 seconds by default. A living
+    /// attempt renews it by itself. One of less than a second is raised to that, with a warning in the log.
     pub fn lease(self, lease: Duration) -> Operation {
-        self.with(|contract| contract.lease = lease.max(DURATION_MIN))
+        let lease = self.no_shorter("lease", lease);
+        self.with(|contract| contract.lease = lease)
+    }
+
+    fn no_shorter(&self, setting: &'static str, asked: Duration) -> Duration {
+        if asked < DURATION_MIN {
+            let operation = &self.contract.operation;
+            tracing::warn!(
+                operation,
+                setting,
+                "{asked:?} is raised to {DURATION_MIN:?}, the shortest there is"
+            );
+        }
+        asked.max(DURATION_MIN)
+    }
+
+    /// What is unwise about its contract, as `onefold contract check` says of a gateway's. The first call of the operation
+    /// says so in the log. Whose key it is and where the key comes from are each call's, and not looked at.
+    pub fn findings(&self) -> Vec<Finding> {
+        let of_calls = |finding: &Finding| ["scope", "key"].contains(&finding.setting);
+        self.contract.check().into_iter().filter(|finding| !of_calls(finding)).collect()
+    }
+
+    fn tell(&self) {
+        self.told.call_once(|| {
+            for Finding { setting, message, .. } in self.findings() {
+                tracing::warn!(operation = self.contract.operation, setting, "{message}");
+            }
+        });
     }
 
     /// What a duplicate meets while the first attempt runs: by default it waits 5 seconds.
@@ -112,14 +147,16 @@ impl Operation {
         Operation { ignore, ..self.with(|contract| contract.fingerprint.ignore = names) }
     }
 
-    /// The version of the result's form: 1 at first. Raise it when a stored result could not be read as the type that it
-    /// has now.
+    /// The version of the result's form: 1 at first, any number up to 65 535. Raise it when a stored result could not be
+    /// read as the type that it has now. A result of a later version than this one cannot be read
+    /// ([`CallError::ValueUnreadable`]).
     pub fn value_version(mut self, version: u16) -> Operation {
         self.value_version = version;
         self
     }
 
-    /// Brings a stored result of an older version into the present form; `None` where it cannot.
+    /// Brings a stored result of an older version into the present form; `None` where it cannot, which its caller is told as
+    /// [`CallError::ValueUnreadable`]. It runs with each replay, in the task of the caller, whose panic its panic is.
     pub fn upgrade(mut self, upgrade: Upgrade) -> Operation {
         self.upgrade = Some(upgrade);
         self
@@ -129,6 +166,10 @@ impl Operation {
     ///
     /// The request is compared by its canonical JSON: another order of members or notation of numbers is the same
     /// request, any other difference is a conflict.
+    ///
+    /// # Errors
+    /// [`CallError::KeyInvalid`]: the key is empty, blank or longer than 255 bytes. [`CallError::RequestInvalid`]: the
+    /// request cannot be written as JSON. Nothing was asked of the store.
     pub fn call(
         &self,
         scope: Scope,
@@ -149,12 +190,14 @@ impl Operation {
     }
 
     fn call_of(&self, scope: Scope, key: Key, significant: Significant) -> Call {
+        self.tell();
         let operation = self.contract.operation.clone();
         Call {
             operation: self.clone(),
             identity: Identity { scope, operation, key },
             significant,
             correlation_id: None,
+            traceparent: None,
         }
     }
 

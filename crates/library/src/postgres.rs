@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub use onefold_store_postgres::{Address, OpenError, Options, Param, PostgresStore, PostgresTx, TxError};
 use onefold_store_postgres::{Ending, PostgresWork};
 
-pub use crate::asynchronous::{AsyncStore, Handler, Work, Writes};
+pub use crate::asynchronous::{AsyncStore, Handler, Ties, Work, Writes};
 use crate::{AtomicEngine, Limits, Onefold};
 
 mod beside;
@@ -38,11 +38,12 @@ impl AsyncStore for PostgresStore {
     type Tx = PostgresTx;
 
     fn work(
-        correlation: Option<String>,
+        ties: Ties,
         mut closure: impl for<'a> FnMut(&'a mut PostgresTx) -> Ending<'a> + Send + 'static,
     ) -> PostgresWork {
         PostgresWork::new(move |tx| {
-            tx.correlate(correlation.as_deref());
+            tx.correlate(ties.correlation.as_deref());
+            tx.trace(ties.trace.as_deref());
             closure(tx)
         })
     }
@@ -60,7 +61,12 @@ impl Onefold<PostgresStore> {
         Onefold::open_postgres(&Address::parse(url)?, Options::default(), limits).await
     }
 
-    /// The same, with other options and limits.
+    /// The same, with other options and limits. What can lose acknowledged records (durability settings, standbys of which
+    /// none is synchronous), clocks that are apart, and old transactions are told in the log.
+    ///
+    /// # Errors
+    /// [`OpenError`]: the server cannot be reached, is read-only, a replica or too old, the schema is another's or a later
+    /// release's, a key is missing. Cancellation: nothing has changed but perhaps the schema, by whole migrations.
     pub async fn open_postgres(
         address: &Address,
         options: Options,

@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use onefold_core::{IdentityKey, Kept, OperationId, Outcome, downstream};
+use onefold_core::{IdentityKey, Kept, Key, OperationId, Outcome, downstream};
 use onefold_engine::{Attempt, Companion, Entered, Settled};
 use onefold_store::AtomicStore;
 use serde::Serialize;
@@ -23,7 +23,9 @@ use crate::{Call, CallError, Done, OnError, Onefold, Operation, Recorded, Reject
 pub struct Performing {
     id: OperationId,
     attempt: u32,
+    key: Key,
     correlation_id: Option<String>,
+    traceparent: Option<String>,
     secret: IdentityKey,
 }
 
@@ -38,6 +40,12 @@ impl Performing {
         self.attempt
     }
 
+    /// The caller's key, as the caller gave it. What is asked for elsewhere has keys of its own
+    /// ([`downstream_key`](Performing::downstream_key)).
+    pub fn key(&self) -> &str {
+        self.key.as_str()
+    }
+
     /// The key under which another system is asked for one step: the same in every attempt and after a restart.
     pub fn downstream_key(&self, step: &str) -> String {
         downstream::key(self.id, step, &self.secret)
@@ -48,9 +56,15 @@ impl Performing {
         self.correlation_id.as_deref()
     }
 
+    /// The trace that the call belongs to ([`Call::traced`]): for the calls that it makes.
+    pub fn traceparent(&self) -> Option<&str> {
+        self.traceparent.as_deref()
+    }
+
     pub(crate) fn of(attempt: &Attempt, call: &Call, secret: IdentityKey) -> Performing {
-        let correlation_id = call.correlation_id.clone();
-        Performing { id: attempt.id(), attempt: attempt.number(), correlation_id, secret }
+        let (id, attempt, key) = (attempt.id(), attempt.number(), call.identity.key.clone());
+        let (correlation_id, traceparent) = (call.correlation_id.clone(), call.traceparent.clone());
+        Performing { id, attempt, key, correlation_id, traceparent, secret }
     }
 }
 

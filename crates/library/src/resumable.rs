@@ -214,6 +214,14 @@ impl<S: AtomicStore + StepStore> Onefold<S> {
     ///
     /// An untyped error, a panic and a lost process interrupt it; the next call of the operation resumes. "Not done" is
     /// believed only while no step is finished: a workflow that has done something has not done nothing.
+    ///
+    /// # Errors
+    /// [`CallError::Interrupted`]: it stopped in the middle, and the next call goes on. [`CallError::NotDone`]: no step was
+    /// finished, and the key is free. The others say what a duplicate meets ([`CallError`]); whether a new key is safe,
+    /// [`CallError::new_key_is_safe`].
+    ///
+    /// Cancellation: dropping the future changes nothing but who hears of the result. The work goes on in a task of its
+    /// own, and the same call made again waits for it or gets its result.
     pub async fn resumable<T, F, Fut>(&self, call: Call, work: F) -> Result<Done<T>, CallError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,

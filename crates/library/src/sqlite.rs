@@ -21,7 +21,13 @@ impl Onefold<SqliteStore> {
         Onefold::open(path, options, Limits::default())
     }
 
-    /// The same, with other options and limits.
+    /// The same, with other options and limits. A clock of the host that is behind the latest time in the store is told in
+    /// the log.
+    ///
+    /// # Errors
+    /// Everything is looked at before anything is changed: [`OpenError`] says what stands in the way (a file of another
+    /// program, a later release's, one without the write-ahead log, a missing key, a folder that is not there, a lock that
+    /// is held).
     pub fn open(path: impl AsRef<Path>, options: Options, limits: Limits) -> Result<Onefold, OpenError> {
         let store = Arc::new(SqliteStore::open(path, options)?);
         Ok(Onefold::over(AtomicEngine::new(store, "library", limits)))
@@ -84,11 +90,12 @@ impl Onefold<SqliteStore> {
         T: Serialize + DeserializeOwned + Send + 'static,
         F: FnMut(&mut SqliteTx<'_>) -> Result<Verdict<T>, BoxError> + Send + 'static,
     {
-        let correlation = call.correlation_id.clone();
+        let (correlation, trace) = (call.correlation_id.clone(), call.traceparent.clone());
         self.perform(call, |word| {
             let mut work = work;
             SqliteWork::new(move |tx| {
                 tx.correlate(correlation.as_deref());
+                tx.trace(trace.as_deref());
                 let said = work(tx);
                 let contended = match &said {
                     Err(error) | Ok(Verdict::Unknown { error }) => contended(&**error),

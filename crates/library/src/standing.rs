@@ -45,6 +45,9 @@ impl Standing {
     }
 
     /// The kept result of a call that was finished; `None` where it is not.
+    ///
+    /// # Errors
+    /// [`CallError::ValueNotKept`] and [`CallError::ValueUnreadable`]: it is finished, and there is no result to give.
     pub fn result<T: DeserializeOwned>(&self, call: &Call) -> Result<Option<Done<T>>, CallError> {
         match self.state() {
             State::Succeeded | State::Rejected => Done::replay(call.operation(), &self.record).map(Some),
@@ -55,11 +58,15 @@ impl Standing {
 
 impl<S: AtomicStore> Onefold<S> {
     /// Where the operation of a call stands; `None`: nothing is known of it, or it has expired and is gone.
+    ///
+    /// # Errors
+    /// [`AccessError::StoreUnavailable`]: the store did not answer; since this only reads, nothing was written. Cancellation:
+    /// nothing changes.
     pub async fn stands(&self, call: &Call) -> Result<Option<Standing>, AccessError> {
         self.operation(call.id(self)).await
     }
 
-    /// The same by the operation's id.
+    /// The same by the operation's id; errors are those of [`Onefold::stands`].
     pub async fn operation(&self, id: OperationId) -> Result<Option<Standing>, AccessError> {
         let found = self.engine().look(id).await?;
         Ok(found.map(|(record, now)| Standing { record, now }))
@@ -68,6 +75,10 @@ impl<S: AtomicStore> Onefold<S> {
 
 impl<S: AtomicStore + OutboxStore> Onefold<S> {
     /// Where a message on its way out stands; `None`: it was not made, or it is done and swept.
+    ///
+    /// # Errors
+    /// [`AccessError::Stopped`]: the id is no key. [`AccessError::StoreUnavailable`]: the store did not answer. Nothing was
+    /// written. Cancellation: nothing changes.
     pub async fn outgoing(&self, id: &str) -> Result<Option<OutboxEntry>, AccessError> {
         Ok(self.store().outgoing(&key(id)?).await?)
     }
@@ -75,7 +86,7 @@ impl<S: AtomicStore + OutboxStore> Onefold<S> {
 
 impl<S: AtomicStore + InboxStore> Onefold<S> {
     /// Where a message that came in stands with a consumer, in its latest round; `None`: it never came, or its mark is
-    /// forgotten.
+    /// forgotten. Errors are those of [`Onefold::outgoing`].
     pub async fn incoming(
         &self,
         consumer: &str,

@@ -129,7 +129,7 @@ impl Messages {
         Messages(store)
     }
 
-    /// One page of outgoing messages, oldest first.
+    /// One page of outgoing messages, oldest first. An error: the store did not answer. So do all that only look.
     pub async fn list_outgoing(&self, query: OutboxQuery) -> Result<OutboxPage, StoreError> {
         self.0.list_outbox(query).await
     }
@@ -142,7 +142,8 @@ impl Messages {
     }
 
     /// Acts on outgoing messages, one commit for each. A message of which somebody else has settled meanwhile is passed
-    /// over. *Cancellation:* what was done stays done; asked again, the rest is.
+    /// over. *Errors:* [`ActError::ReasonMissing`], [`ActError::Invalid`] and [`ActError::NotWaiting`] have changed nothing;
+    /// after [`ActError::Store`] what was done stays done. *Cancellation:* the same; asked again, the rest is done.
     pub async fn act_on_outgoing(&self, act: ActOnOutgoing) -> Result<Acted, ActError> {
         required(&act.reason)?;
         let mut acted = Acted::default();
@@ -227,7 +228,7 @@ impl Messages {
     }
 
     /// Lets parked messages be handled again: by their consumer from the kept body, or by the next delivery.
-    /// *Cancellation:* what was done stays done.
+    /// *Errors* and *cancellation:* what was done stays done; asked again, the rest is done.
     pub async fn unpark(&self, ids: &[OperationId], who: &str, reason: &str) -> Result<Acted, ActError> {
         required(reason)?;
         let mut acted = Acted::default();
@@ -256,6 +257,10 @@ impl Messages {
 
     /// Permits a consumer to handle messages again, each of them once. It needs the build that did the damage, the
     /// source or the message: a permit for everything that a consumer ever handled is not given.
+    ///
+    /// *Errors:* [`ActError::ReasonMissing`] and [`ActError::Invalid`] have changed nothing. After [`ActError::Store`], and
+    /// where the future is dropped, the permit may have been granted: look at [`permits`](Messages::permits) before
+    /// asking again, since a second one lets each message through once more.
     pub async fn grant(&self, permit: NewPermit) -> Result<Permit, ActError> {
         required(&permit.reason)?;
         if permit.consumer.trim().is_empty() {
@@ -274,6 +279,9 @@ impl Messages {
     }
 
     /// Ends a permit. What it has let through stays as it is.
+    ///
+    /// *Errors:* there is none, or it was revoked before. After [`ActError::Store`], and where the future is dropped, it may
+    /// be revoked; asking again does no harm.
     pub async fn revoke(&self, number: u32, who: &str, reason: &str) -> Result<Permit, ActError> {
         required(reason)?;
         let ended = self.0.revoke_permit(number, who, reason).await?;

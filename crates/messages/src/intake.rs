@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use onefold_core::contract::Retention;
 use onefold_core::{
-    Delivery, Fingerprint, IdentityKey, InboxEntry, InboxState, Key, Message, MessageIdentity, OperationId,
-    OutboxState, downstream, judge_delivery, printable, to_hex,
+    CAUSATION_ID, Delivery, Fingerprint, IdentityKey, InboxEntry, InboxState, Key, Message, MessageIdentity,
+    OperationId, Origin, OutboxState, downstream, judge_delivery, printable, to_hex,
 };
 use onefold_store::{Consumed, Failure, Mark, OutboxStore, Redrive, Redriving, StoreError, Versioned};
 
@@ -205,14 +205,18 @@ impl Inner {
     fn mark_and_message(&self, arrival: &Arrival, round: u32) -> (Mark, Message) {
         let (identity, secret) = (identity(&arrival.source, &arrival.id), self.store.identity_key());
         let id = identity.id(secret);
+        // What goes on is caused by what came, not by what that was caused by.
+        let own = |name: &str| !name.eq_ignore_ascii_case(CAUSATION_ID);
+        let cause = Some(arrival.id.as_str().to_owned());
         let message = Message {
             id: forward_key(id, round, secret),
             destination: destination(&arrival.source),
             address: String::new(),
             ordering_key: arrival.entity.clone(),
-            headers: arrival.headers.clone(),
+            headers: arrival.headers.iter().filter(|(name, _)| own(name)).cloned().collect(),
             body: arrival.body.clone(),
         };
+        let message = message.coming_from(&Origin { causation_id: cause, ..Origin::default() });
         (self.mark(id, round, identity, arrival), message)
     }
 

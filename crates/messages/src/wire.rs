@@ -2,17 +2,13 @@
 //!
 //! Names are lower case, as HTTP/2 and most brokers have them, and compared without regard to case.
 
-pub use onefold_core::CORRELATION_ID;
+pub use onefold_core::{CAUSATION_ID, CORRELATION_ID, TRACEPARENT};
 use onefold_core::{Key, Message};
 
 /// The message's id, the same in every delivery. A broker's own place for ids carries it as well.
 pub const MESSAGE_ID: &str = "onefold-message-id";
 /// The ordering key.
 pub const ORDERING_KEY: &str = "onefold-ordering-key";
-/// The message or operation that caused this one.
-pub const CAUSATION_ID: &str = "onefold-causation-id";
-/// W3C trace context.
-pub const TRACEPARENT: &str = "traceparent";
 /// The version of what the ordering key names, where the inbox compares versions: with what it keeps of a message.
 pub const VERSION: &str = "onefold-version";
 /// The media type of the body.

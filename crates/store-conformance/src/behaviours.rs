@@ -16,6 +16,7 @@ pub mod payloads;
 pub mod probes;
 pub mod quota;
 pub mod retention;
+pub mod rounds;
 pub mod steps;
 pub mod survey;
 pub mod takeovers;

@@ -221,6 +221,11 @@ macro_rules! messages_conformance {
             consume::two_events_that_ask_for_one_effect_make_one_message,
             consume::messages_of_handlers_keep_the_order_of_their_commits,
             consume::message_of_atomic_mode_goes_with_the_rollback_and_stays_with_the_commit,
+            rounds::rebuild_takes_an_entity_through_its_versions_again,
+            rounds::newer_event_wins_over_a_rebuild,
+            rounds::what_a_permit_does_not_bring_again_stands,
+            rounds::message_of_several_versions_is_told_the_same_in_every_round,
+            rounds::version_of_an_operation_stands_in_every_round,
         }
     };
     (@each $make:expr; $($file:ident :: $behaviour:ident,)*) => {

@@ -12,8 +12,8 @@ use onefold_core::{
 };
 use onefold_store::clock::ManualClock;
 use onefold_store::{
-    ConsumeStore, Consumed, Ended, Failure, IfLost, Mark, OperationStore, OutboxStore, Redrive, Redriving,
-    Sent, Settlement, Take, Taken, Versioned,
+    Applied, ConsumeStore, Consumed, Ended, Failure, IfLost, Mark, OperationStore, OutboxStore, Redrive,
+    Redriving, Sent, Settlement, Take, Taken, Versioned,
 };
 use parking_lot::Mutex;
 
@@ -37,17 +37,19 @@ pub struct Handler {
     pub message: Option<Message>,
     /// The effect that the message is the one of.
     pub effect: Option<String>,
-    /// The version of the one entity that it asks about.
-    pub version: Option<i64>,
+    /// The versions of the one entity that it asks about, in this order.
+    pub versions: Vec<i64>,
     end: Arc<dyn Fn() -> Ended + Send + Sync>,
     made: Arc<Mutex<Vec<bool>>>,
+    told: Arc<Mutex<Vec<Applied>>>,
 }
 
 impl Handler {
     /// One that does nothing and ends so.
     pub fn new(end: impl Fn() -> Ended + Send + Sync + 'static) -> Handler {
-        let (row, message, effect, version) = (None, None, None, None);
-        Handler { row, message, effect, version, end: Arc::new(end), made: Arc::default() }
+        let (row, message, effect, versions) = (None, None, None, Vec::new());
+        let (made, told) = (Arc::default(), Arc::default());
+        Handler { row, message, effect, versions, end: Arc::new(end), made, told }
     }
 
     /// It inserts this row.
@@ -65,14 +67,26 @@ impl Handler {
         Handler { effect: Some(effect.into()), ..self }
     }
 
-    /// It asks whether this version of [`ENTITY`] is to be applied.
-    pub fn version(self, version: i64) -> Handler {
-        Handler { version: Some(version), ..self }
+    /// It asks whether this version of [`ENTITY`] is to be applied, behind those that it asks about already.
+    pub fn version(mut self, version: i64) -> Handler {
+        self.versions.push(version);
+        self
     }
 
     /// Whether the message was new, in this run.
     pub fn noted(&self, made: bool) {
         self.made.lock().push(made);
+    }
+
+    /// What became of the next version, in this run.
+    pub fn applied(&self, applied: Applied) {
+        self.told.lock().push(applied);
+    }
+
+    /// What became of the versions, in the latest run.
+    pub fn told(&self) -> Vec<Applied> {
+        let told = self.told.lock();
+        told[told.len().saturating_sub(self.versions.len())..].to_vec()
     }
 
     /// The end of one run. May panic.

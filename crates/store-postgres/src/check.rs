@@ -2,7 +2,8 @@
 //!
 //! Nothing is changed. A failure means that the store cannot be used; a warning names what can be lost, or cost.
 
-use onefold_store::{Finding, Gravity};
+use onefold_core::StoreTime;
+use onefold_store::{Clock, Finding, Gravity, SystemClock, clock_beside_the_hosts};
 use tokio_postgres::Row;
 
 use crate::OpenError;
@@ -21,7 +22,8 @@ pub(crate) const LOOK: &str = "SELECT current_setting('server_version_num')::int
     current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
     current_setting('transaction_isolation'),
     (SELECT coalesce(extract(epoch FROM max(clock_timestamp() - xact_start)), 0)::bigint FROM pg_stat_activity
-        WHERE datname = current_database() AND pid <> pg_backend_pid())";
+        WHERE datname = current_database() AND pid <> pg_backend_pid()),
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// The server as it was seen.
 #[derive(Clone, Debug)]
@@ -36,16 +38,26 @@ pub(crate) struct Seen {
     standbys: i64,
     isolation: String,
     oldest_transaction_s: i64,
+    /// The server's clock.
+    clock: StoreTime,
+    /// The host's, before it was asked and when it had answered.
+    host: (StoreTime, StoreTime),
 }
 
 /// Looks at the server.
 pub(crate) async fn look(server: &Server) -> Result<Seen, Failed> {
+    let clock = SystemClock::new();
+    let before = clock.wall();
     let rows = server.ask(LOOK, &[], Unanswered::AskAgain).await?;
+    let host = (before, clock.wall());
     let row = rows.first().ok_or_else(|| Failed::Server("it gave no answer".into()))?;
-    seen(row).map_err(|error| Failed::Server(error.to_string()))
+    let mut seen = seen(row, host).map_err(|error| Failed::Server(error.to_string()))?;
+    // A test's time stands in for the server's, here as everywhere.
+    seen.clock = server.now().map_or(seen.clock, StoreTime);
+    Ok(seen)
 }
 
-fn seen(row: &Row) -> Result<Seen, tokio_postgres::Error> {
+fn seen(row: &Row, host: (StoreTime, StoreTime)) -> Result<Seen, tokio_postgres::Error> {
     Ok(Seen {
         version: row.try_get(0)?,
         in_recovery: row.try_get(1)?,
@@ -57,6 +69,8 @@ fn seen(row: &Row) -> Result<Seen, tokio_postgres::Error> {
         standbys: row.try_get(7)?,
         isolation: row.try_get(8)?,
         oldest_transaction_s: row.try_get(9)?,
+        clock: StoreTime(row.try_get(10)?),
+        host,
     })
 }
 
@@ -80,6 +94,7 @@ impl Seen {
             self.durability(),
             self.replication(),
             Finding::new("isolation", Gravity::Fine, format!("transactions are {}", self.isolation)),
+            clock_beside_the_hosts(self.clock, self.host),
             self.transactions(),
         ]
     }
@@ -170,6 +185,8 @@ mod tests {
             standbys: 0,
             isolation: "read committed".into(),
             oldest_transaction_s: 0,
+            clock: StoreTime(0),
+            host: (StoreTime(0), StoreTime(0)),
         }
     }
 
@@ -205,5 +222,12 @@ mod tests {
         assert_eq!(gravity(&named, "replication"), Gravity::Fine);
         let local = Seen { synchronous_commit: "local".into(), ..named };
         assert_eq!(gravity(&local, "replication"), Gravity::Warning);
+    }
+
+    #[test]
+    fn a_clock_that_is_not_the_hosts_is_a_warning() {
+        let ahead = Seen { clock: StoreTime(6_000), ..fine() };
+        assert_eq!(gravity(&ahead, "clock"), Gravity::Warning);
+        assert!(ahead.refuse().is_ok());
     }
 }

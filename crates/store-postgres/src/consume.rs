@@ -54,7 +54,8 @@ async fn consume(
         && mark.mark.versioned.is_none()
         && let Some((held, now)) = begin_new(mark, store).await?
     {
-        let (held, finished) = closure(held, mark.mark.id, About::Message, now, work, store).await?;
+        let (held, finished) =
+            closure(held, mark.mark.id, About::message(&mark.mark), now, work, store).await?;
         if finished.finish == Finish::Succeeded {
             mark.commit_marked(held, &finished, store).await?;
             return Ok(done(now, finished.handled(), finished.made_messages, store));
@@ -82,7 +83,8 @@ async fn consume(
             Err(found) => found,
         });
     }
-    let (held, finished) = closure(held, mark.mark.id, About::Message, standing.now, work, store).await?;
+    let (held, finished) =
+        closure(held, mark.mark.id, About::message(&mark.mark), standing.now, work, store).await?;
     if finished.finish == Finish::Rejected {
         return rejected(mark, held, reason_of(&finished.kept), store).await;
     }

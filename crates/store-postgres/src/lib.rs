@@ -52,6 +52,7 @@ mod param;
 mod permits;
 mod prepared;
 mod probes;
+mod projection;
 mod read;
 mod row;
 mod seal_keys;

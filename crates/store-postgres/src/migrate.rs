@@ -25,7 +25,7 @@ pub struct Migration {
 }
 
 /// The migrations, in order; the first makes schema 1.
-const MIGRATIONS: [Migration; 5] = [
+const MIGRATIONS: [Migration; 6] = [
     Migration { sql: include_str!("../migrations/0001_operations.sql"), min_reader: 1 },
     // Not 1: a process of schema 1 that begins a failed operation again leaves the steps of its earlier life.
     Migration { sql: include_str!("../migrations/0002_library.sql"), min_reader: 2 },
@@ -35,6 +35,8 @@ const MIGRATIONS: [Migration; 5] = [
     Migration { sql: include_str!("../migrations/0004_outbox_bytes.sql"), min_reader: 2 },
     // Takes a check away that all releases keep to, and lets a function hand more cases to the look behind it.
     Migration { sql: include_str!("../migrations/0005_hot_paths.sql"), min_reader: 2 },
+    // Columns; what an older release writes beside them is recognised by the version that they belong to.
+    Migration { sql: include_str!("../migrations/0006_rounds.sql"), min_reader: 2 },
 ];
 
 /// The schema of this release.

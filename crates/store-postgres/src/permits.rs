@@ -66,7 +66,7 @@ pub(crate) async fn revoke(
     Ok(!server.ask(REVOKE, &params, Unanswered::GiveUp).await?.is_empty())
 }
 
-fn permit(row: &Row) -> Result<Permit, StoreError> {
+pub(crate) fn permit(row: &Row) -> Result<Permit, StoreError> {
     let message = words(row, 5)?.map(Key::new).transpose().map_err(unreadable)?;
     let revoked = match get::<Option<i64>>(row, 9)? {
         Some(at) => {

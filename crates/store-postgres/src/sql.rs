@@ -8,8 +8,8 @@ use crate::{
     acts, advance, alone,
     atomic::{new, settle},
     begin, check, claim, companion, consume, counts, events, grants, inbox, inbox_row, interrupted,
-    inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, read, seal_keys, steps, store,
-    survey, sweep, tx, versions,
+    inventory, list, marks, outbox, outbox_row, outgoing, permits, probes, projection, read, seal_keys,
+    steps, store, survey, sweep, tx, versions,
 };
 
 /// With the name under which a failure is told.
@@ -26,9 +26,9 @@ const STATEMENTS: [(&str, &str); 76] = [
     ("companion", companion::STANDS),
     ("interrupted", interrupted::OVER),
     ("effect", tx::EFFECT),
-    ("apply", tx::APPLY),
-    ("version", tx::VERSION),
-    ("superseded", tx::SUPERSEDED),
+    ("apply", projection::APPLY),
+    ("version", projection::VERSION),
+    ("superseded", projection::SUPERSEDED),
     ("forget entity", tx::FORGET),
     ("put step", steps::PUT),
     ("steps", steps::OF),

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
-use onefold_store::{Applied, Sealer, StoreError, Versions, crash};
+use onefold_core::{IdentityKey, Message, OperationId, Origin, StoreTime, effect_message_id};
+use onefold_store::{Applied, Mark, NO_OPERATION, Sealer, StoreError, Versions, crash};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -18,28 +18,52 @@ use crate::error::Failed;
 use crate::held::Held;
 use crate::outgoing::{self, Outgoing};
 use crate::param::{Param, typed};
+use crate::projection::Brings;
 use crate::row::get;
 use crate::server::Params;
 use crate::store::PostgresStore;
 
 pub(crate) const EFFECT: &str =
     "INSERT INTO onefold.effects (key, operation, at) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING";
-pub(crate) const APPLY: &str =
-    "INSERT INTO onefold.projections AS p (entity, version, at) VALUES ($1, $2, $3)
-    ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at
-    WHERE p.version < excluded.version";
-pub(crate) const VERSION: &str = "SELECT version FROM onefold.projections WHERE entity = $1";
 pub(crate) const FORGET: &str = "DELETE FROM onefold.projections WHERE entity = $1";
-pub(crate) const SUPERSEDED: &str = "INSERT INTO onefold.superseded (entity, version, operation, at)
-    VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING";
 
 /// What a closure runs for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// An operation.
     Operation,
     /// A message that came in.
-    Message,
+    Message(Handling),
+}
+
+/// How a message is handled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Handling {
+    /// The id that its sender gave it.
+    pub(crate) message: String,
+    /// 0, or the number of the permit.
+    pub(crate) round: u32,
+    /// Who handles it.
+    pub(crate) consumer: String,
+    /// By which build.
+    pub(crate) handler: String,
+}
+
+impl About {
+    /// A message that leaves this mark.
+    pub(crate) fn message(mark: &Mark) -> About {
+        let Mark { round, handler, identity, .. } = mark;
+        let (message, consumer) = (identity.message.as_str().to_owned(), identity.consumer.clone());
+        About::Message(Handling { message, round: *round, consumer, handler: handler.clone() })
+    }
+
+    /// What the messages that it makes are caused by.
+    fn cause(&self, operation: OperationId) -> Option<String> {
+        match self {
+            About::Message(handling) => Some(handling.message.clone()),
+            About::Operation => (operation != NO_OPERATION).then(|| operation.to_string()),
+        }
+    }
 }
 
 /// What messages are made with.
@@ -66,6 +90,9 @@ pub enum TxError {
     /// The id is that of a message that goes elsewhere. Nothing was written, and the transaction goes on.
     #[error(transparent)]
     IdTaken(StoreError),
+    /// What the layer itself has stored cannot be read.
+    #[error(transparent)]
+    Unreadable(StoreError),
     /// The database's word.
     #[error(transparent)]
     Database(#[from] tokio_postgres::Error),
@@ -80,7 +107,7 @@ pub struct PostgresTx {
     makes: Makes,
     made_messages: bool,
     versions: Versions,
-    correlation: Option<String>,
+    origin: Origin,
     /// The last statement was sent, and its end was not seen.
     unseen: bool,
     /// A step of several statements, or one whose answer the closure must have, is under way or was given up.
@@ -96,6 +123,7 @@ impl PostgresTx {
         now: StoreTime,
         makes: Makes,
     ) -> PostgresTx {
+        let origin = Origin { causation_id: about.cause(operation), ..Origin::default() };
         PostgresTx {
             held,
             operation,
@@ -104,7 +132,7 @@ impl PostgresTx {
             makes,
             made_messages: false,
             versions: Versions::default(),
-            correlation: None,
+            origin,
             unseen: false,
             half: false,
             failed: None,
@@ -139,7 +167,13 @@ impl PostgresTx {
     /// Ties the messages that are made from here on to a workflow: those that name no correlation id carry this one.
     /// That of the operation, or of the message that is handled, is set before the closure runs.
     pub fn correlate(&mut self, id: Option<&str>) {
-        self.correlation = id.map(str::to_owned);
+        self.origin.correlation_id = id.map(str::to_owned);
+    }
+
+    /// Puts the messages that are made from here on into a trace, by its `traceparent`: those that name none carry this
+    /// one. That of the call, or of the message that is handled, is set before the closure runs.
+    pub fn trace(&mut self, traceparent: Option<&str>) {
+        self.origin.traceparent = traceparent.map(str::to_owned);
     }
 
     /// The operation that is performed, or the message that is handled.
@@ -148,6 +182,11 @@ impl PostgresTx {
     }
 
     /// Runs one statement; returns how many rows it changed.
+    ///
+    /// # Errors
+    /// [`TxError::Refused`]: it was not sent, and the transaction goes on. [`TxError::Database`]: the transaction is useless,
+    /// and a closure that goes on cannot commit. Cancellation: the server may have carried it out; whether the
+    /// transaction still stands is asked before it is committed. So for all statements here.
     pub async fn execute(&mut self, sql: &str, params: &[&dyn Param]) -> Result<u64, TxError> {
         self.execute_typed(sql, &typed(params)).await
     }
@@ -202,6 +241,10 @@ impl PostgresTx {
     /// Notes an effect under its own key, for good. True: it is the first of its kind, so let it happen, in this
     /// transaction. False: it happened before, whatever message or request asked for it. Whoever notes the
     /// same effect at the same time waits for the end of this transaction.
+    ///
+    /// Errors are those of a statement. Cancellation: a closure that drops this future cannot commit, since nobody knows
+    /// whether it is noted. So for [`apply_if_newer`](PostgresTx::apply_if_newer) and
+    /// [`enqueue_once`](PostgresTx::enqueue_once).
     pub async fn effect(&mut self, key: &str) -> Result<bool, TxError> {
         self.half = true;
         let noted = self.note_effect(key).await;
@@ -218,28 +261,15 @@ impl PostgresTx {
     /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
     /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
     /// A message whose handler is told [`Applied::Superseded`], and of nothing that it is newer, is marked as
-    /// superseded.
+    /// superseded. In the round of a permit, versions that it brings again compare within the round.
     pub async fn apply_if_newer(&mut self, entity: &str, version: i64) -> Result<Applied, TxError> {
         self.half = true;
-        let applied = self.note_version(entity, version).await;
+        let brings = Brings { operation: self.operation, about: self.about.clone(), now: self.now };
+        let applied = brings.apply(entity, version, self).await;
         self.half = false;
         let applied = applied?;
         self.versions.note(applied);
         Ok(applied)
-    }
-
-    async fn note_version(&mut self, entity: &str, version: i64) -> Result<Applied, TxError> {
-        let (operation, at) = (self.operation, self.now.0);
-        let entity = entity.as_bytes();
-        if self.execute(APPLY, &[&entity, &version, &at]).await? == 1 {
-            return Ok(Applied::Newer);
-        }
-        let known = self.query_opt(VERSION, &[&entity]).await?;
-        if known.is_some_and(|row| row.get::<_, i64>(0) == version) {
-            return Ok(Applied::Equal);
-        }
-        self.execute(SUPERSEDED, &[&entity, &version, &operation.as_bytes().as_slice(), &at]).await?;
-        Ok(Applied::Superseded)
     }
 
     /// Forgets the version of an entity that is deleted for good, in this transaction: versions are kept until then. An
@@ -255,10 +285,10 @@ impl PostgresTx {
     /// An id is one message's: where the message under this id goes to another destination or address it is
     /// [`TxError::IdTaken`].
     pub async fn enqueue(&mut self, message: &Message) -> Result<bool, TxError> {
-        let message = message.clone().correlated(self.correlation.as_deref());
+        let message = message.clone().coming_from(&self.origin);
         let outgoing = Outgoing::new(message, &self.makes.identity_key, &self.makes.sealer);
         // A message that came in stays marked until those that it has brought about are done.
-        let cause = (self.about == About::Message).then_some(self.operation);
+        let cause = matches!(self.about, About::Message(_)).then_some(self.operation);
         let cause = cause.as_ref().map(|cause| cause.as_bytes().as_slice());
         let (parts, now) = (outgoing.parts(), self.makes.now);
         let rows = self.query_ours(outgoing::PUT_ONE, &outgoing.params(&now, &parts, &cause)).await?;
@@ -275,7 +305,8 @@ impl PostgresTx {
     }
 
     /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it: the
-    /// id that `message` has is not used. False: the effect happened before, and nothing is written.
+    /// id that `message` has is not used. False: the effect happened before, and nothing is written. After
+    /// [`TxError::IdTaken`] nothing is written either, and the transaction goes on.
     pub async fn enqueue_once(&mut self, effect: &str, message: Message) -> Result<bool, TxError> {
         self.half = true;
         let made = self.make_once(effect, message).await;

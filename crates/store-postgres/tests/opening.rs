@@ -2,10 +2,15 @@
 
 mod asking;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use asking::{claim, open, open_with};
-use onefold_core::FingerprintBuilder;
-use onefold_store::{Gravity, OperationStore, StoreError};
+use onefold_core::{FingerprintBuilder, StoreTime};
+use onefold_store::clock::ManualClock;
+use onefold_store::{Clock, Gravity, OperationStore, StoreError};
 use onefold_store_postgres::{Address, OpenError, Options, PostgresStore, SCHEMA_VERSION};
+use onefold_testkit::logged::Logged;
 use onefold_testkit::postgres::{Database, Isolation, PostgresServer};
 use onefold_testkit::wait::DEADLINE;
 use onefold_testkit::{TestDirectory, pgbouncer};
@@ -187,4 +192,47 @@ async fn new_connection_on_which_nobody_answers_is_given_up() {
     let opened = timeout(DEADLINE, open_with(&url, Options::default())).await;
     let refused = opened.expect("the wait has an end").err().expect("nobody is there").to_string();
     assert!(refused.contains("does not answer on a new connection"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_replica_that_nobody_waits_for_is_told_at_every_start_and_by_a_check() {
+    let directory = TestDirectory::create();
+    let Some(primary) = PostgresServer::start(WHAT, &directory, "") else { return };
+    let database = Database::create_in(primary.url(), Isolation::ReadCommitted).await;
+    let address = Address::parse(&database.url()).expect("an address");
+    let logged = Logged::here();
+    drop(PostgresStore::open(&address, Options::default()).await.expect("it opens"));
+    assert!(logged.warnings("check=\"replication\"").is_empty(), "there is no replica yet");
+    let _replica = primary.late_replica_in(&directory.file("replica"), Duration::ZERO).await;
+    drop(PostgresStore::open(&address, Options::default()).await.expect("it opens all the same"));
+    let warnings = logged.warnings("check=\"replication\"");
+    assert!(
+        matches!(&warnings[..], [one] if one.contains("1 standbys are connected and none is synchronous")),
+        "{warnings:?}"
+    );
+    let findings = PostgresStore::check(&address).await.expect("it can be looked at");
+    let replication = findings.iter().find(|finding| finding.what == "replication").expect("it is looked at");
+    assert_eq!(replication.gravity, Gravity::Warning);
+    assert!(
+        replication.says.contains("a failover can lose what was acknowledged last"),
+        "{}",
+        replication.says
+    );
+}
+
+#[tokio::test]
+async fn a_server_whose_clock_is_not_the_hosts_is_told_at_every_start() {
+    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+    let address = Address::parse(&database.url()).expect("an address");
+    let logged = Logged::here();
+    drop(PostgresStore::open(&address, Options::default()).await.expect("it opens"));
+    assert!(logged.warnings("check=\"clock\"").is_empty(), "both are this host's");
+    let test_clock: Option<Arc<dyn Clock>> = Some(Arc::new(ManualClock::at(StoreTime(1_700_000_000_000))));
+    let elsewhere = Options { test_clock, ..Options::default() };
+    drop(PostgresStore::open(&address, elsewhere).await.expect("it opens all the same"));
+    let warnings = logged.warnings("check=\"clock\"");
+    assert!(
+        matches!(&warnings[..], [one] if one.contains("the server's says 2023-11-14T22:13:20.000Z")),
+        "{warnings:?}"
+    );
 }

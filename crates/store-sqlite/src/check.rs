@@ -1,9 +1,10 @@
 //! What `onefold store check` looks at in a store that is open: whether its content is whole.
 
-use onefold_store::{Finding, Gravity};
+use onefold_core::StoreTime;
+use onefold_store::{Finding, Gravity, Judge, clock_of_the_host};
 use rusqlite::Connection;
 
-use crate::{SCHEMA_VERSION, migrate};
+use crate::{SCHEMA_VERSION, migrate, open};
 
 /// Walks over every page; stops at the first fault.
 const WHOLE: &str = "PRAGMA quick_check(1)";
@@ -11,7 +12,7 @@ const DURABLE: &str = "SELECT (SELECT journal_mode FROM pragma_journal_mode)";
 
 /// Looks at the store and changes nothing. That it was opened shows already that it is ours, of a schema that this
 /// release may work on, writable and unlocked.
-pub(crate) fn run(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+pub(crate) fn run(connection: &Connection, judge: &Judge) -> rusqlite::Result<Vec<Finding>> {
     let schema = match migrate::versions(connection)?.0 {
         SCHEMA_VERSION => format!("schema {SCHEMA_VERSION}, this release's"),
         found => {
@@ -29,6 +30,8 @@ pub(crate) fn run(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
             Finding::new("durability", Gravity::Failure, format!("the log is off: journal_mode is {other}"))
         }
     });
+    let latest = StoreTime(connection.query_row(open::FLOOR, [], |row| row.get(0))?);
+    findings.push(clock_of_the_host(latest, judge.timeline().wall()));
     let whole: String = connection.query_row(WHOLE, [], |row| row.get(0))?;
     findings.push(match whole.as_str() {
         "ok" => Finding::new("content", Gravity::Fine, "every page is whole"),

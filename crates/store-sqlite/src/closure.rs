@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_core::{Kept, OperationId, Resource};
-use onefold_store::{Atomically, Consumed, Ended, Finish, Sealer, StoreError};
+use onefold_store::{Atomically, Consumed, Ended, Finish, Mark, NO_OPERATION, Sealer, StoreError};
 use parking_lot::Mutex;
 
 use crate::batch::Batch;
@@ -64,7 +64,7 @@ impl Running {
     pub(crate) fn run(
         &self,
         id: OperationId,
-        about: About,
+        about: About<'_>,
         batch: &mut Batch<'_>,
     ) -> Result<Result<Left, Nothing>, JobError> {
         let mut closure = self.work.0.lock();
@@ -133,12 +133,22 @@ impl From<Nothing> for Consumed {
 }
 
 /// What a closure runs for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum About {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum About<'a> {
     /// An operation.
     Operation,
-    /// A message that came in.
-    Message,
+    /// A message that came in, with the mark that it leaves.
+    Message(&'a Mark),
+}
+
+impl About<'_> {
+    /// What the messages that it makes are caused by.
+    pub(crate) fn cause(&self, operation: OperationId) -> Option<String> {
+        match self {
+            About::Message(mark) => Some(mark.identity.message.as_str().to_owned()),
+            About::Operation => (operation != NO_OPERATION).then(|| operation.to_string()),
+        }
+    }
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> &str {

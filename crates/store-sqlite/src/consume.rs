@@ -29,20 +29,21 @@ impl Work for Consume {
             if !self.mark.is_newer(batch)? {
                 return self.mark.done(InboxState::Superseded, None, &entries, batch);
             }
-            let (state, reason) = match self.handler.run(self.mark.mark.id, About::Message, batch)? {
-                Ok(left) if left.finish == Finish::Succeeded => match left.too_late {
-                    true => (InboxState::Superseded, None),
-                    false => (InboxState::Processed, None),
-                },
-                Ok(left) => {
-                    batch.undo()?;
-                    (InboxState::Rejected, reason_of(&left.kept))
-                }
-                Err(nothing) => {
-                    batch.undo()?;
-                    return Ok(nothing.into());
-                }
-            };
+            let (state, reason) =
+                match self.handler.run(self.mark.mark.id, About::Message(&self.mark.mark), batch)? {
+                    Ok(left) if left.finish == Finish::Succeeded => match left.too_late {
+                        true => (InboxState::Superseded, None),
+                        false => (InboxState::Processed, None),
+                    },
+                    Ok(left) => {
+                        batch.undo()?;
+                        (InboxState::Rejected, reason_of(&left.kept))
+                    }
+                    Err(nothing) => {
+                        batch.undo()?;
+                        return Ok(nothing.into());
+                    }
+                };
             self.mark.done(state, reason.as_deref(), &entries, batch)
         })
     }

@@ -49,6 +49,7 @@ mod outgoing;
 mod own;
 mod permits;
 mod probes;
+mod projection;
 mod queue;
 mod read;
 mod readers;

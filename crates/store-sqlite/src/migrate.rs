@@ -26,10 +26,12 @@ pub struct Migration {
 }
 
 /// The migrations, in order; the first makes schema 1.
-const MIGRATIONS: [Migration; 2] = [
+const MIGRATIONS: [Migration; 3] = [
     Migration { sql: include_str!("../migrations/0001_operations.sql"), min_reader: 1 },
     // It only adds tables, and nothing in them needs to be done by whoever writes the older ones.
     Migration { sql: include_str!("../migrations/0002_messages.sql"), min_reader: 1 },
+    // It adds columns; what an older release writes beside them is recognised by the version that they belong to.
+    Migration { sql: include_str!("../migrations/0003_rounds.sql"), min_reader: 1 },
 ];
 
 /// The schema of this release.

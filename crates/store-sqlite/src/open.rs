@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_core::{IdentityKey, StoreTime};
-use onefold_store::{Clock, Judge, Sealer, SystemClock, Timeline};
+use onefold_store::{Clock, Gravity, Judge, Sealer, SystemClock, Timeline, clock_of_the_host};
 use rusqlite::Connection;
 
 use crate::OpenError;
@@ -19,7 +19,8 @@ use crate::header::{self, Found};
 use crate::migrate::{self, Migrate, Migration};
 use crate::{connection, seal_keys};
 
-const FLOOR: &str = "SELECT at FROM onefold_clock WHERE one = 1";
+/// The latest time that was committed.
+pub(crate) const FLOOR: &str = "SELECT at FROM onefold_clock WHERE one = 1";
 
 #[cfg(test)]
 pub(crate) const SQL: &[&str] = &[FLOOR];
@@ -131,6 +132,10 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Opened, OpenError> 
     let sealer = Sealer::new(&options.seal_keys);
     let identity_key = seal_keys::unlock(&mut connection, path, &sealer)?;
     let floor = connection.query_row(FLOOR, [], |row| row.get(0)).map_err(sqlite)?;
+    let clock = clock_of_the_host(StoreTime(floor), options.clock.wall());
+    if clock.gravity == Gravity::Warning {
+        tracing::warn!(check = clock.what, "{}", clock.says);
+    }
     let judge = Judge::new(Timeline::new(options.clock.clone(), StoreTime(floor)));
     Ok(Opened { path: path.to_owned(), file, connection, sealer, identity_key, judge })
 }

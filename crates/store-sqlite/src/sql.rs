@@ -8,11 +8,11 @@ use crate::FileUse;
 use crate::migrate::{self, Migrate};
 use crate::{
     acts, advance, batch, claim, companion, counts, events, inbox, inbox_row, interrupted, list, open,
-    outbox, outbox_row, outcome, outgoing, permits, probes, read, seal_keys, steps, survey, sweep, tx,
-    versions,
+    outbox, outbox_row, outcome, outgoing, permits, probes, projection, read, seal_keys, steps, survey,
+    sweep, tx, versions,
 };
 
-const STATEMENTS: [&[&str]; 26] = [
+const STATEMENTS: [&[&str]; 27] = [
     acts::SQL,
     advance::SQL,
     batch::SQL,
@@ -31,6 +31,7 @@ const STATEMENTS: [&[&str]; 26] = [
     outcome::SQL,
     permits::SQL,
     probes::SQL,
+    projection::SQL,
     read::SQL,
     migrate::SQL,
     seal_keys::SQL,

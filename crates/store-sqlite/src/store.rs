@@ -154,7 +154,8 @@ impl SqliteStore {
 
     /// Looks at the content and changes nothing. Walks over the whole file.
     pub async fn check(&self) -> Result<Vec<Finding>, StoreError> {
-        self.readers.run(check::run).await
+        let judge = self.judge.clone();
+        self.readers.run(move |connection| check::run(connection, &judge)).await
     }
 
     /// The schema that the file has: [`SCHEMA_VERSION`](crate::SCHEMA_VERSION), or that of a later release, which lets

@@ -6,29 +6,25 @@
 
 use std::fmt;
 
-use onefold_core::{IdentityKey, Message, OperationId, StoreTime, effect_message_id};
+use onefold_core::{IdentityKey, Message, OperationId, Origin, StoreTime, effect_message_id};
 use onefold_store::{Applied, Sealer, Versions};
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, Statement, params};
+use rusqlite::{CachedStatement, Connection, Params, Row, Statement, params};
 
 use crate::batch::Batch;
 use crate::closure::About;
 use crate::fence::Fence;
 use crate::outgoing::{self, Outgoing};
+use crate::projection;
 
 const EFFECT: &str =
     "INSERT INTO onefold_effects (key, operation, at) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING";
-const VERSION: &str = "SELECT version FROM onefold_projections WHERE entity = ?1";
-const APPLY: &str = "INSERT INTO onefold_projections (entity, version, at) VALUES (?1, ?2, ?3)
-    ON CONFLICT (entity) DO UPDATE SET version = excluded.version, at = excluded.at";
 const FORGET: &str = "DELETE FROM onefold_projections WHERE entity = ?1";
-const SUPERSEDED: &str = "INSERT INTO onefold_superseded (entity, version, operation, at)
-    VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
 const SAVE: &str = "SAVEPOINT message";
 const UNDO: &str = "ROLLBACK TO message";
 const KEEP: &str = "RELEASE message";
 
 #[cfg(test)]
-pub(crate) const SQL: &[&str] = &[EFFECT, VERSION, APPLY, FORGET, SUPERSEDED];
+pub(crate) const SQL: &[&str] = &[EFFECT, FORGET];
 
 /// An open transaction. Cannot be kept, sent elsewhere or waited in:
 ///
@@ -44,10 +40,10 @@ pub struct SqliteTx<'t> {
     sealer: &'t Sealer,
     seq: &'t mut i64,
     operation: OperationId,
-    about: About,
+    about: About<'t>,
     made_messages: bool,
     versions: Versions,
-    correlation: Option<String>,
+    origin: Origin,
     /// Half of a message stands there and could not be taken back.
     is_broken: bool,
     now: StoreTime,
@@ -63,12 +59,13 @@ impl<'t> SqliteTx<'t> {
     pub(crate) fn new(
         batch: &'t mut Batch<'_>,
         operation: OperationId,
-        about: About,
+        about: About<'t>,
         sealer: &'t Sealer,
     ) -> SqliteTx<'t> {
         let Batch { connection, fence, identity_key, moment, seq, .. } = batch;
         let now = moment.time;
-        let (made_messages, versions, correlation, is_broken) = (false, Versions::default(), None, false);
+        let (made_messages, versions, is_broken) = (false, Versions::default(), false);
+        let origin = Origin { causation_id: about.cause(operation), ..Origin::default() };
         SqliteTx {
             connection,
             fence,
@@ -79,7 +76,7 @@ impl<'t> SqliteTx<'t> {
             about,
             made_messages,
             versions,
-            correlation,
+            origin,
             is_broken,
             now,
         }
@@ -103,7 +100,13 @@ impl<'t> SqliteTx<'t> {
     /// Ties the messages that are made from here on to a workflow: those that name no correlation id carry this one.
     /// That of the operation, or of the message that is handled, is set before the closure runs.
     pub fn correlate(&mut self, id: Option<&str>) {
-        self.correlation = id.map(str::to_owned);
+        self.origin.correlation_id = id.map(str::to_owned);
+    }
+
+    /// Puts the messages that are made from here on into a trace, by its `traceparent`: those that name none carry this
+    /// one. That of the call, or of the message that is handled, is set before the closure runs.
+    pub fn trace(&mut self, traceparent: Option<&str>) {
+        self.origin.traceparent = traceparent.map(str::to_owned);
     }
 
     /// The operation that is performed, or the message that is handled.
@@ -112,6 +115,10 @@ impl<'t> SqliteTx<'t> {
     }
 
     /// Runs one statement; returns how many rows it changed.
+    ///
+    /// An error is SQLite's. It has written nothing by itself, and the closure may go on; what the fence denies
+    /// (transactions, the layer's tables) is one too. One that makes SQLite roll the whole transaction back, or that comes
+    /// too late, undoes the closure, whatever it says then. So for all statements here.
     pub fn execute(&mut self, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
         self.prepare(sql)?.execute(params)
     }
@@ -158,7 +165,7 @@ impl<'t> SqliteTx<'t> {
     }
 
     /// Notes an effect under its own key, for good. True: it is the first of its kind, so let it happen, in this
-    /// transaction. False: it happened before, whatever message or request asked for it.
+    /// transaction. False: it happened before, whatever message or request asked for it. After an error nothing is noted.
     pub fn effect(&mut self, key: &str) -> rusqlite::Result<bool> {
         let noted = params![key, self.operation.as_bytes(), self.now.0];
         self.fence.lifted(|| Ok(self.connection.prepare_cached(EFFECT)?.execute(noted)? == 1))
@@ -167,26 +174,11 @@ impl<'t> SqliteTx<'t> {
     /// Says whether this version of the entity is to be applied, and notes it. Versions are the entity's own: a number
     /// that grows with each change, such as the time of an event. Of two events with one version the first is applied.
     /// A message whose handler is told [`Applied::Superseded`], and of nothing that it is newer, is marked as
-    /// superseded.
+    /// superseded. In the round of a permit, versions that it brings again compare within the round. After an error nothing
+    /// is noted.
     pub fn apply_if_newer(&mut self, entity: &str, version: i64) -> rusqlite::Result<Applied> {
-        let (connection, operation, now) = (self.connection, self.operation, self.now.0);
-        let applied: rusqlite::Result<Applied> = self.fence.lifted(|| {
-            let known: Option<i64> =
-                connection.prepare_cached(VERSION)?.query_row([entity], |row| row.get(0)).optional()?;
-            match known {
-                Some(known) if known == version => Ok(Applied::Equal),
-                Some(known) if known > version => {
-                    let mut superseded = connection.prepare_cached(SUPERSEDED)?;
-                    superseded.execute(params![entity, version, operation.as_bytes(), now])?;
-                    Ok(Applied::Superseded)
-                }
-                _ => {
-                    connection.prepare_cached(APPLY)?.execute(params![entity, version, now])?;
-                    Ok(Applied::Newer)
-                }
-            }
-        });
-        let applied = applied?;
+        let brings = projection::Brings { operation: self.operation, about: self.about, now: self.now };
+        let applied = self.fence.lifted(|| brings.apply(entity, version, self.connection))?;
         self.versions.note(applied);
         Ok(applied)
     }
@@ -209,7 +201,8 @@ impl<'t> SqliteTx<'t> {
     }
 
     /// Makes the one message for an effect, under an id that follows from the effect, whichever event asks for it: the
-    /// id that `message` has is not used. False: the effect happened before, and nothing is written.
+    /// id that `message` has is not used. False: the effect happened before, and nothing is written. After an error neither
+    /// is the effect noted nor the message made.
     pub fn enqueue_once(&mut self, effect: &str, message: Message) -> rusqlite::Result<bool> {
         let message = Message { id: effect_message_id(effect, self.identity_key), ..message };
         let outgoing = self.outgoing(message);
@@ -217,12 +210,12 @@ impl<'t> SqliteTx<'t> {
     }
 
     fn outgoing(&self, message: Message) -> Outgoing {
-        Outgoing::new(message.correlated(self.correlation.as_deref()), self.identity_key, self.sealer)
+        Outgoing::new(message.coming_from(&self.origin), self.identity_key, self.sealer)
     }
 
     fn make(&mut self, outgoing: &Outgoing) -> rusqlite::Result<bool> {
         // A message that came in stays marked until those that it has brought about are done.
-        let cause = (self.about == About::Message).then_some(self.operation);
+        let cause = matches!(self.about, About::Message(_)).then_some(self.operation);
         *self.seq += 1;
         let (seq, connection) = (*self.seq, self.connection);
         self.fence.lifted(|| {

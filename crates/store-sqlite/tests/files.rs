@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use asking::{claim, options, settle};
-use onefold_core::{Kept, State};
-use onefold_store::OperationStore;
+use onefold_core::{Kept, State, StoreTime};
+use onefold_store::clock::ManualClock;
+use onefold_store::{Gravity, OperationStore};
 use onefold_store_sqlite::{OpenError, Options, SCHEMA_VERSION, SqliteStore};
 use rusqlite::Connection;
 
@@ -214,4 +215,28 @@ fn the_identity_secret_is_the_same_after_every_open_and_another_in_another_store
 fn options_never_show_the_keys() {
     let shown = format!("{:?}", Options { seal_keys: vec![[250; 32]], ..options() });
     assert!(!shown.contains("250"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_host_whose_clock_is_behind_the_stores_latest_time_is_told() {
+    let directory = directory();
+    let path = directory.path().join("onefold.db");
+    let clock = Arc::new(ManualClock::at(StoreTime(1_700_000_000_000)));
+    let at = || Options { clock: clock.clone(), ..Options::default() };
+    let told = async |store: &SqliteStore| {
+        let findings = store.check().await.unwrap();
+        findings.into_iter().find(|finding| finding.what == "clock").expect("it is looked at")
+    };
+    let store = SqliteStore::open(&path, at()).unwrap();
+    store.claim(claim("k-1")).await.unwrap();
+    assert_eq!(told(&store).await.gravity, Gravity::Fine);
+    drop(store);
+    clock.set_wall(StoreTime(1_700_000_000_000 - 3_600_000));
+    let stepped_back = told(&SqliteStore::open(&path, at()).unwrap()).await;
+    assert_eq!(stepped_back.gravity, Gravity::Warning);
+    for value in ["2023-11-14T21:13:20.000Z", "2023-11-14T22:13:20", "3600 s later"] {
+        assert!(stepped_back.says.contains(value), "{}", stepped_back.says);
+    }
+    clock.set_wall(StoreTime(1_700_000_000_000 + 3_600_000));
+    assert_eq!(told(&SqliteStore::open(&path, at()).unwrap()).await.gravity, Gravity::Fine);
 }

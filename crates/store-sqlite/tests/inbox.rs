@@ -12,7 +12,7 @@ use onefold_core::{
 };
 use onefold_store::clock::ManualClock;
 use onefold_store::{
-    ConsumeStore, Consumed, Ended, Failure, Finish, InboxStore, KeptMessage, Mark, OperationStore,
+    ConsumeStore, Consumed, Ended, Failure, Finish, InboxStore, KeptMessage, Mark, NewPermit, OperationStore,
     OutboxStore, StoreError, Versioned,
 };
 use onefold_store_sqlite::{FileUse, Options, SqliteStore, SqliteTx, SqliteWork};
@@ -282,4 +282,38 @@ async fn key_that_a_kept_message_is_sealed_under_is_not_retired() {
     assert!(open(vec![[8; 32]]).is_err(), "a dead letter would be unreadable");
     let both = open(vec![[8; 32], [7; 32]]).unwrap();
     assert_eq!(both.kept_message(mark.id, 0).await.unwrap(), Some(body));
+}
+
+/// A release that does not know of rounds changes the version, and not what says who brought it.
+#[tokio::test]
+async fn a_version_that_an_older_release_has_written_is_not_taken_for_one_that_a_permit_brings_again() {
+    let i = inbox();
+    let told = async |mark: Mark, version: i64| {
+        let consumed = i.consume(&mark, move |tx| {
+            tx.apply_if_newer("product-7", version).unwrap();
+            Ended::Finished { finish: Finish::Succeeded, kept: Kept::Nothing, resource: None }
+        });
+        let Consumed::Done { state, .. } = consumed.await else { panic!("{version}") };
+        state
+    };
+    assert_eq!(told(i.mark("evt-1", 0, "41"), 1).await, InboxState::Processed);
+    assert_eq!(told(i.mark("evt-2", 0, "41"), 2).await, InboxState::Processed);
+    let older = rusqlite::Connection::open(&i.path).unwrap();
+    assert_eq!(older.execute("UPDATE onefold_projections SET version = 3", []).unwrap(), 1);
+    let permit = NewPermit {
+        consumer: "loyalty".into(),
+        source: Some("shop".into()),
+        damaged: None,
+        handler: None,
+        message: None,
+        who: "ann".into(),
+        reason: "wrong prices".into(),
+    };
+    let round = i.store.grant_permit(permit).await.unwrap().number;
+    assert_eq!(told(i.mark("evt-1", round, "42"), 1).await, InboxState::Superseded);
+    assert_eq!(
+        told(i.mark("evt-2", round, "42"), 2).await,
+        InboxState::Superseded,
+        "also what it was brought by"
+    );
 }

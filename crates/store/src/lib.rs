@@ -8,6 +8,7 @@
 //! their sealing ([`Sealer`]), the one place that reads a clock ([`SystemClock`]) and the judgement of time and
 //! leases ([`Judge`]).
 
+mod agreement;
 mod atomic;
 pub mod clock;
 pub mod codec;
@@ -19,10 +20,12 @@ mod inspection;
 mod judge;
 mod outbox;
 mod port;
+mod projection;
 mod seal;
 mod steps;
 mod timeline;
 
+pub use agreement::{CLOCKS_APART_MAX, clock_beside_the_hosts, clock_of_the_host};
 pub use atomic::{
     Applied, AtomicStore, Atomically, Ended, Entry, Finish, NO_OPERATION, Versions, WriteStore, Written,
 };
@@ -44,6 +47,7 @@ pub use port::{
     Advance, Advanced, Also, Claim, Claimed, NewEvent, OperationStore, Page, ProbeTurn, Promise, Query, Read,
     Start, Step, StoreError, Survey, Swept, TakeProbes,
 };
+pub use projection::{Again, KnownVersion};
 pub use seal::{KeyId, SealError, Sealer};
 pub use steps::{FinishedStep, StepPut, StepStore};
 pub use timeline::{Moment, Timeline};

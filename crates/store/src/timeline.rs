@@ -58,6 +58,11 @@ impl Timeline {
         Timeline { clock, told: Mutex::new(Told { latest, leaps: VecDeque::new() }) }
     }
 
+    /// What the wall clock says, whatever was told before.
+    pub fn wall(&self) -> StoreTime {
+        self.clock.wall()
+    }
+
     /// The time now.
     pub fn now(&self) -> Moment {
         self.at_least(StoreTime(i64::MIN))

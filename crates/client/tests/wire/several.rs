@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onefold_client::{
-    BudgetSettings, CircuitSettings, CircuitState, Client, ClientError, Destinations, Intentions,
-    OperationKey, Profile, Stopped, Verdict, reqwest::Method,
+    BudgetSettings, CircuitSettings, CircuitState, Client, ClientBuilder, ClientError, Destinations,
+    Intentions, OperationKey, Policy, Profile, Stopped, Verdict, reqwest::Method,
 };
 use onefold_testkit::{Reply, ReservedAddress, Upstream, wait};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -175,16 +175,33 @@ async fn intention_stays_while_the_outcome_is_unknown_and_goes_with_its_end() {
     assert_ne!(third.key, first.key, "a finished intention's name is new again");
 }
 
+/// For a provider that remembers keys for so long, with a deadline.
+fn remembered(window: &str, deadline_s: u64) -> ClientBuilder {
+    let key = "name = \"p\"\nsource = \"a test\"\nkey = { header = \"k\", max = 99 }";
+    let profile = Profile::from_toml(&format!("{key}\nwindow = \"{window}\"")).unwrap();
+    let policy = Policy { deadline: Duration::from_secs(deadline_s), ..Policy::default() };
+    Watched::default().builder().profile(profile).policy(policy)
+}
+
+#[test]
+fn client_that_would_repeat_for_longer_than_its_provider_remembers_is_refused() {
+    let refused = remembered("30s", 31).build().err().unwrap();
+    let told = "attempts go on for up to 31s and the provider remembers a key for 30s only";
+    assert!(
+        matches!(&refused, ClientError::Outlasts { .. }) && refused.to_string().contains(told),
+        "{refused}"
+    );
+    assert!(remembered("30s", 30).build().is_ok());
+}
+
 #[tokio::test]
 async fn intention_older_than_the_providers_memory_is_not_sent_again() {
     let server = Upstream::start().await;
     let folder = tempfile::tempdir().unwrap();
     let intentions = Intentions::open(folder.path().join("journal")).unwrap();
     intentions.begin("payout-1").unwrap();
-    let text = "name = \"p\"\nsource = \"a test\"\nkey = { header = \"k\", max = 99 }\nwindow = \"30s\"";
-    let profile = Profile::from_toml(text).unwrap();
-    let client =
-        Watched::default().builder().profile(profile).intentions(intentions.clone()).build().unwrap();
+    wait::until("it was begun before", || !intentions.begin("payout-1").unwrap().age.is_zero()).await;
+    let client = remembered("30s", 30).intentions(intentions.clone()).build().unwrap();
     let payout = request(&client, Method::POST, &server.url());
     let refused = client.send_intention(payout, "payout-1").await;
     assert!(matches!(refused, Err(ClientError::TooOld { .. })), "{refused:?}");

@@ -29,7 +29,7 @@ pub struct Finding {
 }
 
 /// A retention below this is shorter than what clients and queues commonly retry for.
-const RETRY_HORIZON: Duration = Duration::from_secs(86_400);
+pub const RETRY_HORIZON: Duration = Duration::from_secs(86_400);
 
 impl Contract {
     /// Everything that is wrong with this contract, refusals first.

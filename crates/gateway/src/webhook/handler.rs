@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
-use onefold_core::Message;
 use onefold_core::contract::KEY_HEADER;
+use onefold_core::{CAUSATION_ID, CORRELATION_ID, Message, correlation_id};
 use onefold_http::strip_hop_by_hop;
 use onefold_messages::intake::Verdict;
 use onefold_messages::{Intake, Sending, Sink, wire};
@@ -112,6 +112,10 @@ fn headers(message: &Message) -> HeaderMap {
     for (name, value) in message.headers.iter().filter(|(name, _)| !is_own(name)) {
         add(name, value);
     }
+    // These two are no word of the layer: the first is the sender's, the second the id that the sender gave.
+    for name in [CORRELATION_ID, CAUSATION_ID] {
+        wire::line(&message.headers, name).and_then(correlation_id).iter().for_each(|id| add(name, id));
+    }
     add(wire::MESSAGE_ID, message.id.as_str());
     message.ordering_key.iter().for_each(|key| add(wire::ORDERING_KEY, key));
     message.id.to_header().iter().for_each(|key| add(KEY_HEADER, key));
@@ -157,4 +161,45 @@ async fn kept(response: Response<Incoming>, until: Instant) -> Response<Bytes> {
     *kept.status_mut() = parts.status;
     *kept.headers_mut() = headers;
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onefold_core::Key;
+
+    #[test]
+    fn of_the_layers_headers_only_what_ties_a_message_to_others_goes_on_as_it_came() {
+        let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let message = Message {
+            id: Key::new("goes-on-under-this").expect("a key"),
+            destination: "inbox/shop".into(),
+            address: String::new(),
+            ordering_key: None,
+            headers: vec![
+                line("traceparent", trace),
+                line("onefold-correlation-id", "flow-7"),
+                line("onefold-causation-id", "evt-1"),
+                line("onefold-message-id", "another"),
+                line("onefold-anything", "else"),
+                line("idempotency-key", "another"),
+            ],
+            body: Vec::new(),
+        };
+        let headers = headers(&message);
+        let mut lines: Vec<_> =
+            headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        lines.sort_unstable();
+        assert_eq!(
+            lines,
+            [
+                ("idempotency-key", "\"goes-on-under-this\""),
+                ("onefold-causation-id", "evt-1"),
+                ("onefold-correlation-id", "flow-7"),
+                ("onefold-message-id", "goes-on-under-this"),
+                ("traceparent", trace),
+            ]
+        );
+    }
 }

@@ -5,6 +5,8 @@ use tonic::{Code, Request};
 
 use crate::world::{Checkout, OrdersClient, World, checkout, is_problem, keyed, replayed};
 
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
 fn named(key: &str) -> Checkout {
     let labels = [("key".to_owned(), key.to_owned())].into();
     Checkout { labels, ..checkout("lamp") }
@@ -41,12 +43,15 @@ async fn what_ties_a_workflow_together_goes_from_the_call_to_its_messages() {
     let world = World::open().await;
     let mut orders = OrdersClient::new(channel(world.url()).unwrap());
     for flow in ["flow-7", "of another caller's flow"] {
-        let mut asked = under("checkout-7", checkout("lamp")).unwrap().correlated(flow);
+        let mut asked = under("checkout-7", checkout("lamp")).unwrap().correlated(flow).traced(TRACE);
         asked.metadata_mut().insert("authorization", "Bearer me".parse().unwrap());
         orders.place(asked).await.unwrap();
     }
     let event = world.onefold.outgoing("order-1/placed").await.unwrap().unwrap();
-    let expected = [("onefold-correlation-id".to_owned(), "flow-7".to_owned())];
+    let id = world.operation_id();
+    let expected =
+        [("onefold-correlation-id", "flow-7"), ("onefold-causation-id", id.as_str()), ("traceparent", TRACE)];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
     assert_eq!(event.message.headers, expected, "it deduplicates nothing, and blanks are no id");
     assert_eq!(world.order_rows(), 1);
 }

@@ -211,6 +211,12 @@ impl World {
         database.query_row("SELECT count(*) FROM onefold_operations", [], |row| row.get(0)).unwrap()
     }
 
+    /// The id of the one operation.
+    pub fn operation_id(&self) -> String {
+        let database = rusqlite::Connection::open(self.directory.path().join("shop.db")).unwrap();
+        database.query_row("SELECT lower(hex(id)) FROM onefold_operations", [], |row| row.get(0)).unwrap()
+    }
+
     pub fn charges(&self) -> usize {
         self.provider.charges.load(Ordering::SeqCst)
     }

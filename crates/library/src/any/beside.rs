@@ -11,6 +11,7 @@ use super::work::rows;
 use super::{AnyError, AnyRow, AnyStore, AnyWork, ToValue};
 use crate::Onefold;
 use crate::beside::{AccessError, Left, write};
+use crate::postgres::Ties;
 
 impl Onefold<AnyStore> {
     /// Runs one statement of the service's own, in a transaction of its own; returns how many rows it changed. Nothing
@@ -22,7 +23,7 @@ impl Onefold<AnyStore> {
         let (sql, params) = (sql.to_owned(), values(params).map_err(closure)?);
         let left = Left::nothing();
         let own = left.clone();
-        let work = AnyWork::new(None, move |tx| {
+        let work = AnyWork::new(Ties::default(), move |tx| {
             let (own, sql, params) = (own.clone(), sql.clone(), params.clone());
             Box::pin(async move { own.of(tx.changed(sql, params).await.map_err(Into::into)) })
         });
@@ -43,7 +44,7 @@ impl Onefold<AnyStore> {
             One::Postgres(store) => {
                 let left = Left::nothing();
                 let own = left.clone();
-                let work = AnyWork::new(None, move |tx| {
+                let work = AnyWork::new(Ties::default(), move |tx| {
                     let (own, sql, params) = (own.clone(), sql.clone(), params.clone());
                     Box::pin(async move { own.of(tx.rows(sql, params).await.map_err(Into::into)) })
                 });

@@ -18,7 +18,7 @@ use onefold_store_postgres::{Ending, PostgresStore};
 use onefold_store_sqlite::SqliteStore;
 
 use super::{AnyTx, AnyWork};
-use crate::postgres::AsyncStore;
+use crate::postgres::{AsyncStore, Ties};
 
 /// A SQLite file or a PostgreSQL database.
 pub struct AnyStore(pub(super) One);
@@ -47,10 +47,10 @@ impl AsyncStore for AnyStore {
     type Tx = AnyTx;
 
     fn work(
-        correlation: Option<String>,
+        ties: Ties,
         closure: impl for<'a> FnMut(&'a mut AnyTx) -> Ending<'a> + Send + 'static,
     ) -> AnyWork {
-        AnyWork::new(correlation, closure)
+        AnyWork::new(ties, closure)
     }
 }
 

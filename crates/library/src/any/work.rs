@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::desk::{Answer, Ask, Desk};
 use super::value::{Value, bind};
 use super::{AnyError, AnyRow, AnyTx};
+use crate::postgres::Ties;
 use crate::sqlite::contended;
 
 type Closure = dyn for<'a> FnMut(&'a mut AnyTx) -> Ending<'a> + Send;
@@ -25,22 +26,23 @@ type Closure = dyn for<'a> FnMut(&'a mut AnyTx) -> Ending<'a> + Send;
 #[derive(Clone)]
 pub struct AnyWork {
     closure: Arc<Mutex<Closure>>,
-    correlation: Option<String>,
+    ties: Ties,
 }
 
 impl AnyWork {
-    /// The work that this closure does; the messages that it makes are tied to this workflow.
+    /// The work that this closure does; the messages that it makes are tied so.
     pub(super) fn new(
-        correlation: Option<String>,
+        ties: Ties,
         closure: impl for<'a> FnMut(&'a mut AnyTx) -> Ending<'a> + Send + 'static,
     ) -> AnyWork {
-        AnyWork { closure: Arc::new(Mutex::new(closure)), correlation }
+        AnyWork { closure: Arc::new(Mutex::new(closure)), ties }
     }
 
     pub(super) fn on_sqlite(&self) -> SqliteWork {
         let work = self.clone();
         SqliteWork::new(move |tx| {
-            tx.correlate(work.correlation.as_deref());
+            tx.correlate(work.ties.correlation.as_deref());
+            tx.trace(work.ties.trace.as_deref());
             let desk = Desk::default();
             let mut at_desk = AnyTx::at(desk.clone(), tx.operation());
             let mut running = work.closure.lock()(&mut at_desk);
@@ -67,7 +69,8 @@ impl AnyWork {
     pub(super) fn on_postgres(&self) -> PostgresWork {
         let work = self.clone();
         PostgresWork::new(move |tx| {
-            tx.correlate(work.correlation.as_deref());
+            tx.correlate(work.ties.correlation.as_deref());
+            tx.trace(work.ties.trace.as_deref());
             let work = work.clone();
             Box::pin(async move {
                 let desk = Desk::default();

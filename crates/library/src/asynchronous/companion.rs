@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
-use super::AsyncStore;
+use super::{AsyncStore, Ties};
 use crate::companion::{Settled, ended};
 use crate::postgres::PostgresTx;
 use crate::{BoxError, CallError, Onefold, Operation};
@@ -39,7 +39,8 @@ impl<S: AsyncStore> Onefold<S> {
     {
         self.accompany(operation, move |settled: Settled<T>| {
             let (write, settled) = (write.clone(), Arc::new(settled));
-            S::work(settled.correlation_id().map(str::to_owned), move |tx| {
+            let ties = Ties { correlation: settled.correlation_id().map(str::to_owned), trace: None };
+            S::work(ties, move |tx| {
                 let (write, settled) = (write.clone(), settled.clone());
                 Box::pin(async move { ended(settled.id(), write(tx, settled.clone()).await) })
             })

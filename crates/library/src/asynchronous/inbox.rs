@@ -3,9 +3,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use onefold_core::CORRELATION_ID;
+use onefold_core::{CORRELATION_ID, TRACEPARENT};
 
-use super::AsyncStore;
+use super::{AsyncStore, Ties};
 use crate::BoxError;
 use crate::inbox::{Consumer, Handled, Handling, Inbound, Inbox, Incoming};
 use crate::postgres::PostgresTx;
@@ -61,8 +61,8 @@ where
     S: AsyncStore,
     F: for<'a> Handler<'a, S::Tx> + Clone + Send + 'static,
 {
-    let correlation = message.header(CORRELATION_ID).map(str::to_owned);
-    S::work(correlation, move |tx| {
+    let said = |header| message.header(header).map(str::to_owned);
+    S::work(Ties { correlation: said(CORRELATION_ID), trace: said(TRACEPARENT) }, move |tx| {
         let (handler, message, word) = (handler.clone(), message.clone(), word.clone());
         Box::pin(async move { word.of(handler(tx, message).await) })
     })

@@ -70,14 +70,10 @@ async fn id_of_a_message_that_goes_elsewhere_undoes_what_was_written() {
 async fn what_ties_a_workflow_together_goes_from_message_and_call_to_the_messages_they_make() {
     let shop = Shop::open();
     let with_id = |id: &str| Message { id: Key::new(id).unwrap(), ..mail("mail") };
+    let headers = async |id: &str| shop.onefold.outgoing(id).await.unwrap().unwrap().message.headers;
     let says = async |id: &str| {
-        let entry = shop.onefold.outgoing(id).await.unwrap().unwrap();
-        entry
-            .message
-            .headers
-            .into_iter()
-            .filter(|(name, _)| name == "onefold-correlation-id")
-            .collect::<Vec<_>>()
+        let lines = headers(id).await.into_iter();
+        lines.filter(|(name, _)| name == "onefold-correlation-id").collect::<Vec<_>>()
     };
     let line = |id: &str| vec![("onefold-correlation-id".to_owned(), id.to_owned())];
     let consumer = shop.onefold.inbox("confirmations").consumer(move |tx, message| {
@@ -99,7 +95,44 @@ async fn what_ties_a_workflow_together_goes_from_message_and_call_to_the_message
     placed.await.unwrap();
     assert_eq!((says("of the call").await, says("its own").await), (line("flow-8"), line("flow-9")));
     let effect = shop.onefold.notification("order-1/CONFIRMED").await.unwrap().unwrap();
-    assert_eq!(effect.message.headers, line("flow-8"));
+    let caused = ("onefold-causation-id".to_owned(), call("k-1", "lamp").id(&shop.onefold).to_string());
+    assert_eq!(effect.message.headers, [line("flow-8"), vec![caused]].concat());
+}
+
+#[tokio::test]
+async fn a_message_names_what_caused_it_and_the_trace_that_came_in() {
+    let shop = Shop::open();
+    let with_id = |id: &str| Message { id: Key::new(id).unwrap(), ..mail("mail") };
+    let headers = async |id: &str| shop.onefold.outgoing(id).await.unwrap().unwrap().message.headers;
+    let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let trace = line("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    let consumer = shop.onefold.inbox("confirmations").consumer(move |tx, message| {
+        tx.enqueue(&with_id(&format!("of {}", message.id.as_str())))?;
+        let own = line("onefold-causation-id", "evt-0");
+        tx.enqueue(&Message { headers: vec![own], ..with_id(&format!("own of {}", message.id.as_str())) })?;
+        Ok(Handled::Done)
+    });
+    // What this one was caused by causes nothing else.
+    let came = vec![trace.clone(), line("onefold-causation-id", "evt-0")];
+    let event = Inbound { headers: came, ..Inbound::new("shop", "evt-1", "") };
+    assert_eq!(consumer.handle(event).await, DONE);
+    let by = |id: &str| line("onefold-causation-id", id);
+    assert_eq!(headers("of evt-1").await, [by("evt-1"), trace.clone()]);
+    assert_eq!(headers("own of evt-1").await, [by("evt-0"), trace.clone()]);
+    assert_eq!(consumer.handle(Inbound::new("shop", "evt-2", "")).await, DONE);
+    assert_eq!(headers("of evt-2").await, [by("evt-2")], "no trace is made up");
+
+    let asked = call("k-1", "lamp");
+    let id = asked.id(&shop.onefold).to_string();
+    let placed = shop.onefold.atomic(asked.traced(trace.1.clone()), move |tx| {
+        tx.enqueue(&with_id("of the call"))?;
+        Ok(Verdict::succeeded(()))
+    });
+    placed.await.unwrap();
+    assert_eq!(headers("of the call").await, [by(&id), trace]);
+    let written = shop.onefold.write(move |tx| Ok(tx.enqueue(&with_id("of nothing"))?)).await;
+    assert!(written.unwrap());
+    assert_eq!(headers("of nothing").await, []);
 }
 
 #[tokio::test]

@@ -8,4 +8,5 @@ mod notify;
 mod reserved;
 mod resumable;
 mod shop;
+mod unwise;
 mod values;

@@ -79,3 +79,17 @@ async fn b98_the_downstream_key_is_the_same_in_every_attempt() {
     assert_eq!(keys[0], keys[1]);
     assert_ne!(keys[0].0, keys[0].1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_work_has_the_callers_key_and_what_ties_the_call_to_others() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let shop = Shop::open();
+    let asked = call("checkout \"7\"", "r").correlated("flow-7").traced(TRACE);
+    assert_eq!(asked.key(), "checkout \"7\"");
+    let done = shop.onefold.reserved(asked, |performing| async move {
+        let said = [Some(performing.key()), performing.correlation_id(), performing.traceparent()];
+        Ok(Verdict::succeeded(said.map(|said| said.map(str::to_owned))))
+    });
+    let expected = ["checkout \"7\"", "flow-7", TRACE].map(|said| Some(said.to_owned()));
+    assert_eq!(*done.await.unwrap().value(), expected);
+}

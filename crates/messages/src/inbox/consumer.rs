@@ -82,7 +82,8 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
         &self.shared.inbox
     }
 
-    /// Handles a delivery; see [`Inbox::handle`].
+    /// Handles a delivery; see [`Inbox::handle`]. No error is lost: whatever goes wrong is told as [`Handling::Again`].
+    /// Cancellation: effect and mark are committed whole or not at all; the next delivery says which.
     pub async fn handle(&self, inbound: Inbound) -> Handling {
         self.shared.inbox.handle(inbound, |message, word| (self.shared.handler)(message, word)).await
     }
@@ -100,6 +101,8 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
     /// Each message is let through once for each permit, so after an error or a crash call it again. Needs
     /// [`InboxSettings::keep_bodies`](super::InboxSettings::keep_bodies) from before; other messages come through when
     /// they are delivered again.
+    ///
+    /// An error: the store did not answer. Cancellation: what was handled stays handled.
     pub async fn rerun(&self) -> Result<Rerun, StoreError> {
         let shared = &self.shared;
         let settings = shared.inbox.settings();

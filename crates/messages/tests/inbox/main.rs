@@ -3,6 +3,7 @@
 mod again;
 mod deliveries;
 mod parked;
+mod rebuild;
 mod redriving;
 mod restored;
 mod rig;

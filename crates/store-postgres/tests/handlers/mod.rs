@@ -7,8 +7,8 @@ async fn act(handler: &Handler, tx: &mut PostgresTx) -> Result<(), TxError> {
     if let Some(row) = &handler.row {
         tx.execute("INSERT INTO business VALUES ($1)", &[row]).await?;
     }
-    if let Some(version) = handler.version {
-        tx.apply_if_newer(ENTITY, version).await?;
+    for version in handler.versions.iter().copied() {
+        handler.applied(tx.apply_if_newer(ENTITY, version).await?);
     }
     if let Some(message) = &handler.message {
         let made = match &handler.effect {

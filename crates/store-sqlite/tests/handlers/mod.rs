@@ -7,8 +7,8 @@ fn act(handler: &Handler, tx: &mut SqliteTx<'_>) -> rusqlite::Result<()> {
     if let Some(row) = &handler.row {
         tx.execute("INSERT INTO business VALUES (?1)", [row])?;
     }
-    if let Some(version) = handler.version {
-        tx.apply_if_newer(ENTITY, version)?;
+    for version in handler.versions.iter().copied() {
+        handler.applied(tx.apply_if_newer(ENTITY, version)?);
     }
     if let Some(message) = &handler.message {
         let made = match &handler.effect {
