@@ -3,8 +3,8 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use onefold_core::{Problem, retry};
-use onefold_http::{ProblemDocument, REPLAYED, answers};
+use onefold_core::{Problem, Resource, retry};
+use onefold_http::{ProblemDocument, REPLAYED, answers, view};
 use onefold_library::{CallError, Done, State};
 use serde::Serialize;
 use serde_json::json;
@@ -93,9 +93,13 @@ impl IntoResponse for Refused {
                 tracing::error!(why, "a protected request was not executed");
                 (answers::store_unavailable(), None)
             }
-            CallError::ValueNotKept { .. } | CallError::ValueUnreadable { .. } => {
+            CallError::ValueNotKept { state, resource, reason, .. } => {
                 tracing::warn!(%error, "a finished operation has no result to give");
-                (answers::not_kept(), None)
+                (not_kept(resource.as_deref(), reason), Some(*state))
+            }
+            CallError::ValueUnreadable { state, resource, .. } => {
+                tracing::warn!(%error, "a finished operation has no result to give");
+                (not_kept(resource.as_deref(), "unreadable"), Some(*state))
             }
             CallError::NotDone { error: why, retryable } => {
                 tracing::warn!(error = %why, "an operation was not done");
@@ -114,6 +118,11 @@ impl IntoResponse for Refused {
         }
         document.into_response(POLICY).map(Body::from)
     }
+}
+
+/// What it made instead of its result, as the gateway says it.
+fn not_kept(resource: Option<&Resource>, reason: &str) -> ProblemDocument {
+    answers::not_kept().with("reason", reason).with("resource", resource.map(view::resource))
 }
 
 /// Nothing happened: the business alone could say more, and its error is for the log.
@@ -138,4 +147,23 @@ pub(crate) fn problem_document(status: StatusCode, mut document: serde_json::Val
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_missing_answer_says_how_it_ended_why_it_is_missing_and_what_was_made() {
+        let resource = Some(Box::new(Resource { kind: "order".into(), id: "5001".into() }));
+        let (id, state) = ("00".repeat(32).parse().unwrap(), State::Succeeded);
+        let error = CallError::ValueNotKept { id, state, resource, reason: "too_big", why: "too long" };
+        let answer = Refused(error).into_response();
+        assert_eq!(answer.status(), StatusCode::CONFLICT);
+        let body = axum::body::to_bytes(answer.into_body(), 10_000).await.unwrap();
+        let said: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(said["code"], "response-not-kept");
+        assert_eq!((&said["state"], &said["reason"]), (&json!("succeeded"), &json!("too_big")));
+        assert_eq!(said["resource"], json!({ "type": "order", "id": "5001" }));
+    }
 }

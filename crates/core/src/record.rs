@@ -73,6 +73,20 @@ pub enum NotKept {
     NotStored,
 }
 
+impl NotKept {
+    /// As a word of the wire, the `reason` of `response-not-kept`.
+    pub fn name(self) -> &'static str {
+        match self {
+            NotKept::TooBig => "too_big",
+            NotKept::Cut => "cut",
+            NotKept::ByContract => "by_contract",
+            NotKept::Settled => "settled_by_a_person",
+            NotKept::Reconciled => "settled_by_a_reconciler",
+            NotKept::NotStored => "not_stored",
+        }
+    }
+}
+
 /// What is kept of the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Kept {

@@ -103,7 +103,7 @@ impl Gateway {
                 let (response, trailers) = capture::replay(kept);
                 return response.map(|bytes| whole(bytes, trailers));
             }
-            Kept::NotKept { status, why } => (*status, view::not_kept(*why)),
+            Kept::NotKept { status, why } => (*status, why.name()),
             // A service's own code has performed it under this identity; its result is no answer of HTTP.
             Kept::Value(_) => (None, "typed_value"),
             Kept::Nothing => (None, "nothing"),

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use onefold_core::retry;
+use onefold_core::{Resource, retry};
 use onefold_http::{ProblemDocument, answers};
 use onefold_library::{CallError, Done, State};
 use prost::Message;
@@ -24,13 +24,14 @@ const PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// A finished operation.
 pub(crate) fn of<R: Message + Default>(done: Done<Kept>) -> Result<Response<R>, Status> {
     let (id, replayed) = (done.id(), done.replayed());
+    let made = Some(Made { reason: "unreadable", resource: done.resource().cloned().map(Box::new) });
     let answer = match done.into_value().answer::<R>() {
         Ok(answer) => answer,
         Err(detail) => {
             tracing::error!(operation = %id, detail, "a kept answer cannot be read");
             return Err(layer(
                 answers::not_kept(),
-                Extra { operation: Some(id.to_string()), ..Extra::default() },
+                Extra { operation: Some(id.to_string()), made, ..Extra::default() },
             ));
         }
     };
@@ -63,6 +64,7 @@ pub(crate) fn refusal(document: ProblemDocument) -> Status {
 pub(crate) fn of_error(error: CallError) -> Status {
     let (safe, after) = (error.new_key_is_safe(), error.retry_after());
     let operation = error.id().map(|id| id.to_string());
+    let mut made = None;
     let (document, state) = match error {
         CallError::NotDone { error, retryable } => return not_done(error, retryable),
         CallError::KeyInvalid(wrong) => (answers::key_wrong(&wrong), None),
@@ -89,12 +91,18 @@ pub(crate) fn of_error(error: CallError) -> Status {
             tracing::error!(why, "a protected call was not executed");
             (answers::store_unavailable(), None)
         }
-        CallError::ValueNotKept { .. } | CallError::ValueUnreadable { .. } => {
-            tracing::warn!(%error, "a finished operation has no answer to give");
-            (answers::not_kept(), None)
+        CallError::ValueNotKept { state, resource, reason, why, .. } => {
+            tracing::warn!(why, "a finished operation has no answer to give");
+            made = Some(Made { reason, resource });
+            (answers::not_kept(), Some(state))
+        }
+        CallError::ValueUnreadable { state, resource, detail, .. } => {
+            tracing::warn!(detail, "a finished operation has no answer to give");
+            made = Some(Made { reason: "unreadable", resource });
+            (answers::not_kept(), Some(state))
         }
     };
-    layer(document, Extra { operation, state, safe: Some(safe), after })
+    layer(document, Extra { operation, state, made, safe: Some(safe), after })
 }
 
 /// What stands beside the sentence.
@@ -102,8 +110,15 @@ pub(crate) fn of_error(error: CallError) -> Status {
 struct Extra {
     operation: Option<String>,
     state: Option<State>,
+    made: Option<Made>,
     safe: Option<bool>,
     after: Option<Duration>,
+}
+
+/// What a finished operation made, and why its answer is missing.
+struct Made {
+    reason: &'static str,
+    resource: Option<Box<Resource>>,
 }
 
 fn layer(document: ProblemDocument, extra: Extra) -> Status {
@@ -124,7 +139,13 @@ fn made(code: Code, reason: &str, detail: &str, extra: Extra) -> Status {
         more.insert("operation".to_owned(), page(id));
         name(&mut metadata, id);
     }
+    if let Some(made) = &extra.made {
+        more.insert("reason".to_owned(), made.reason.to_owned());
+    }
     let mut details = ErrorDetails::with_error_info(reason, DOMAIN, more);
+    if let Some(Made { resource: Some(resource), .. }) = &extra.made {
+        details.set_resource_info(&resource.kind, &resource.id, "", "look at it instead");
+    }
     if let Some(after) = extra.after {
         details.set_retry_info(Some(after));
         if code == Code::Unavailable {
@@ -171,7 +192,7 @@ mod tests {
     use onefold_library::OperationId;
 
     fn every_error() -> Vec<CallError> {
-        let id: OperationId = "00".repeat(32).parse().unwrap();
+        let (id, state): (OperationId, _) = ("00".repeat(32).parse().unwrap(), State::Succeeded);
         vec![
             CallError::KeyInvalid(KeyError::Empty),
             CallError::KeyInvalid(KeyError::Ambiguous("two")),
@@ -184,8 +205,15 @@ mod tests {
             CallError::Expired { id, expiry: Expiry::Tombstone },
             CallError::TooManyKeys,
             CallError::StoreUnavailable("the secret path of a file".into()),
-            CallError::ValueNotKept { id, why: "too long" },
-            CallError::ValueUnreadable { id, stored: 2, known: 1, detail: "a secret".into() },
+            CallError::ValueNotKept { id, state, resource: None, reason: "too_big", why: "too long" },
+            CallError::ValueUnreadable {
+                id,
+                state,
+                resource: None,
+                stored: 2,
+                known: 1,
+                detail: "a secret".into(),
+            },
         ]
     }
 
@@ -205,6 +233,27 @@ mod tests {
             assert_eq!(status.metadata().get(OPERATION).is_some(), id.is_some());
             assert!(!status.message().contains("secret"));
         }
+    }
+
+    #[test]
+    fn a_missing_answer_says_how_it_ended_why_it_is_missing_and_what_was_made() {
+        let resource = Some(Box::new(Resource { kind: "order".into(), id: "5001".into() }));
+        let id = "00".repeat(32).parse().unwrap();
+        let error = CallError::ValueNotKept {
+            id,
+            state: State::Succeeded,
+            resource,
+            reason: "too_big",
+            why: "too long",
+        };
+        let details = of_error(error).get_error_details();
+        let info = details.error_info().unwrap();
+        assert_eq!(
+            (info.metadata["state"].as_str(), info.metadata["reason"].as_str()),
+            ("succeeded", "too_big")
+        );
+        let made = details.resource_info().unwrap();
+        assert_eq!((made.resource_type.as_str(), made.resource_name.as_str()), ("order", "5001"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use onefold_core::{
-    Answers, Contract, Event, EventKind, Kept, Key, Lease, NotKept, Record, Resource, State, StoreTime, retry,
+    Answers, Contract, Event, EventKind, Kept, Key, Lease, Record, Resource, State, StoreTime, retry,
 };
 use serde_json::{Value, json};
 
@@ -107,18 +107,6 @@ pub fn event_kind(kind: EventKind) -> &'static str {
     }
 }
 
-/// Why an answer is not kept, as a word.
-pub fn not_kept(why: NotKept) -> &'static str {
-    match why {
-        NotKept::TooBig => "too_big",
-        NotKept::Cut => "cut",
-        NotKept::ByContract => "by_contract",
-        NotKept::Settled => "settled_by_a_person",
-        NotKept::Reconciled => "settled_by_a_reconciler",
-        NotKept::NotStored => "not_stored",
-    }
-}
-
 /// A resource as JSON.
 pub fn resource(resource: &Resource) -> Value {
     json!({"type": resource.kind, "id": resource.id})
@@ -134,7 +122,7 @@ fn kept(kept: &Kept) -> Value {
             json!({"kept": "value", "version": value.version, "value_bytes": value.json.len()})
         }
         Kept::Reference(answer) => json!({"kept": "reference", "status": answer.status}),
-        Kept::NotKept { status, why } => json!({"kept": "none", "status": status, "why": not_kept(*why)}),
+        Kept::NotKept { status, why } => json!({"kept": "none", "status": status, "why": why.name()}),
     }
 }
 

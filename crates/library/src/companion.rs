@@ -113,7 +113,7 @@ impl<T: DeserializeOwned> Settled<T> {
         else {
             return Err("the transition settles nothing".into());
         };
-        let value = typed::value(operation, record.id, kept).map_err(|error| error.to_string())?;
+        let value = typed::value(operation, kept).map_err(|error| error.to_string())?;
         let (record, resource) = (record.clone(), resource.clone());
         Ok(Settled { record, rejected: *state == State::Rejected, resource, value })
     }

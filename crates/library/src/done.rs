@@ -3,7 +3,8 @@
 use onefold_core::{OperationId, Record, Resource, State};
 use serde::de::DeserializeOwned;
 
-use crate::{CallError, Operation, typed};
+use crate::typed::{self, NoValue};
+use crate::{CallError, Operation};
 
 /// What became of the record of a call that performed the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,15 @@ impl<T> Done<T> {
 impl<T: DeserializeOwned> Done<T> {
     /// The replay of a finished record.
     pub(crate) fn replay(operation: &Operation, record: &Record) -> Result<Done<T>, CallError> {
-        let value = typed::value(operation, record.id, &record.kept)?;
-        Ok(Done::of(record, value, true))
+        let (id, state, resource) = (record.id, record.state, record.resource.clone().map(Box::new));
+        match typed::value(operation, &record.kept) {
+            Ok(value) => Ok(Done::of(record, value, true)),
+            Err(NoValue::NotKept { reason, why }) => {
+                Err(CallError::ValueNotKept { id, state, resource, reason, why })
+            }
+            Err(NoValue::Unreadable { stored, known, detail }) => {
+                Err(CallError::ValueUnreadable { id, state, resource, stored, known, detail })
+            }
+        }
     }
 }

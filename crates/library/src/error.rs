@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onefold_core::{Decision, Expiry, KeyError, OperationId, Problem, State, retry};
+use onefold_core::{Decision, Expiry, KeyError, OperationId, Problem, Resource, State, retry};
 use onefold_engine::{Known, Refusal};
 use onefold_store::StoreError;
 
@@ -85,6 +85,13 @@ pub enum CallError {
     ValueNotKept {
         /// The operation.
         id: OperationId,
+        /// How it is finished.
+        state: State,
+        /// What it made, where that is known: look there instead.
+        resource: Option<Box<Resource>>,
+        /// Why, as a word for programs: `too_big`, `cut`, `by_contract`, `not_stored`, `settled_by_a_person`,
+        /// `settled_by_a_reconciler`, `http_answer` or `nothing`.
+        reason: &'static str,
         /// Why.
         why: &'static str,
     },
@@ -93,6 +100,10 @@ pub enum CallError {
     ValueUnreadable {
         /// The operation.
         id: OperationId,
+        /// How it is finished.
+        state: State,
+        /// What it made, where that is known.
+        resource: Option<Box<Resource>>,
         /// The version of the stored form.
         stored: u16,
         /// The version of this program.

@@ -204,7 +204,7 @@ impl Shared {
     }
 
     fn read<R: DeserializeOwned>(&self, name: String, kept: &Kept) -> Result<R, StepError> {
-        typed::value(&self.operation, self.performing.id(), kept)
+        typed::value(&self.operation, kept)
             .map_err(|error| StepError::Unreadable { name, detail: error.to_string() })
     }
 }

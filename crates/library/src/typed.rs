@@ -4,11 +4,11 @@
 //! A form that this program does not know is an error that names the versions, never a reason to run again. What JSON
 //! does not tell apart comes back as one of the two: `Some(())` and `Some(None)` as `None`.
 
-use onefold_core::{Kept, NotKept, OperationId, TypedValue};
+use onefold_core::{Kept, NotKept, TypedValue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::{CallError, Operation};
+use crate::Operation;
 
 /// Brings a stored result of an older version into the present form.
 pub type Upgrade = fn(u16, serde_json::Value) -> Option<serde_json::Value>;
@@ -27,22 +27,28 @@ pub(crate) fn keep<T: Serialize + DeserializeOwned>(
     Ok(Kept::Value(TypedValue { version: operation.version(), json }))
 }
 
+/// Why a stored form gives no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoValue {
+    #[error("it is not kept: {why}")]
+    NotKept { reason: &'static str, why: &'static str },
+    #[error("it has version {stored} and this program knows {known}: {detail}")]
+    Unreadable { stored: u16, known: u16, detail: String },
+}
+
 /// The result in a stored form.
-pub(crate) fn value<T: DeserializeOwned>(
-    operation: &Operation,
-    id: OperationId,
-    kept: &Kept,
-) -> Result<T, CallError> {
+pub(crate) fn value<T: DeserializeOwned>(operation: &Operation, kept: &Kept) -> Result<T, NoValue> {
+    let none = |reason, why| Err(NoValue::NotKept { reason, why });
     let value = match kept {
         Kept::Value(value) => value,
-        Kept::NotKept { why, .. } => return Err(CallError::ValueNotKept { id, why: not_kept(*why) }),
-        Kept::Nothing => return Err(CallError::ValueNotKept { id, why: "there is none" }),
+        Kept::NotKept { why, .. } => return none(why.name(), not_kept(*why)),
+        Kept::Nothing => return none("nothing", "there is none"),
         Kept::Full(_) | Kept::Reference(_) => {
-            return Err(CallError::ValueNotKept { id, why: "it is an HTTP answer of a gateway" });
+            return none("http_answer", "it is an HTTP answer of a gateway");
         }
     };
     let known = operation.version();
-    let unreadable = |detail: String| CallError::ValueUnreadable { id, stored: value.version, known, detail };
+    let unreadable = |detail: String| NoValue::Unreadable { stored: value.version, known, detail };
     if value.version == known {
         return serde_json::from_slice(&value.json).map_err(|error| unreadable(error.to_string()));
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use onefold::{CallError, Onefold, Verdict};
+use onefold::{CallError, Onefold, State, Verdict};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -108,5 +108,6 @@ async fn a_result_longer_than_the_operation_keeps_is_given_to_the_first_caller_a
         shop.onefold.atomic(call("k", "r"), move |_| Ok(Verdict::succeeded(result.clone()))).await.unwrap();
     assert_eq!(done.value(), &long);
     let again = shop.onefold.atomic::<String, _>(call("k", "r"), |_| unreachable!("it is done")).await;
-    assert!(matches!(again, Err(CallError::ValueNotKept { .. })));
+    let Err(CallError::ValueNotKept { state, reason, .. }) = again else { panic!("{again:?}") };
+    assert_eq!((state, reason), (State::Succeeded, "too_big"));
 }

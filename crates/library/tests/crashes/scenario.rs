@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use onefold::{BoxError, CallError, Onefold, Resolution, ResolvedAs, Resource, Settlement, Verdict};
+use onefold::{
+    BoxError, CallError, Onefold, OperationId, Resolution, ResolvedAs, Resource, Settlement, State, Verdict,
+};
 use onefold_testkit::wait;
 
 use crate::base::{Answer, Base, Business, at, call};
@@ -175,13 +177,17 @@ pub async fn perform<B: Base>(
                 B::accompany(onefold, call.operation()).await;
             }
             resolve::<B>(act, onefold, id, provider).await;
-            Err(CallError::ValueNotKept { id, why: "a person has settled it" })
+            Err(no_value(id, "a person has settled it"))
         }
         Message(deed) => {
             messages::perform::<B>(deed, lease, onefold, provider).await;
-            Err(CallError::ValueNotKept { id: call.id(onefold), why: "it is about messages" })
+            Err(no_value(call.id(onefold), "it is about messages"))
         }
     }
+}
+
+fn no_value(id: OperationId, why: &'static str) -> CallError {
+    CallError::ValueNotKept { id, state: State::Succeeded, resource: None, reason: "nothing", why }
 }
 
 async fn reserved<B: Base>(

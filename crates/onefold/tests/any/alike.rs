@@ -58,15 +58,21 @@ async fn what_is_no_number_is_refused(store: &Store) {
     assert_eq!(weights, [f64::INFINITY]);
 }
 
-/// The lines of a message that tie it to a workflow.
+/// A trace, as its callers say it.
+const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// What ties a message to a trace and to a workflow.
 async fn ties(onefold: &Onefold<AnyStore>, id: &str) -> Vec<String> {
     let id = Key::new(id).expect("a key");
     let entry = onefold.store().outgoing(&id).await.expect("it is read").expect("it is there");
     let headers = entry.message.headers.into_iter();
-    headers.filter(|(name, _)| name == "onefold-correlation-id").map(|(_, value)| value).collect()
+    let tying = |name: &str| ["onefold-correlation-id", "traceparent"].contains(&name);
+    let mut values: Vec<String> = headers.filter(|(name, _)| tying(name)).map(|(_, value)| value).collect();
+    values.sort();
+    values
 }
 
-async fn messages_are_tied_to_the_workflow_in_which_they_are_made(store: &Store) {
+async fn messages_are_tied_to_the_workflow_and_the_trace_in_which_they_are_made(store: &Store) {
     let onefold = shop(store).await;
     async fn makes(tx: &mut AnyTx, id: String) -> Result<(), BoxError> {
         let message = Message {
@@ -80,7 +86,8 @@ async fn messages_are_tied_to_the_workflow_in_which_they_are_made(store: &Store)
         tx.enqueue(&message).await?;
         Ok(())
     }
-    let placed = onefold.atomic(call("c1").correlated("flow-1"), async |tx: &mut AnyTx| {
+    let tied = call("c1").correlated("flow-1").traced(TRACE);
+    let placed = onefold.atomic(tied, async |tx: &mut AnyTx| {
         makes(tx, "of the call".into()).await?;
         Ok(Verdict::succeeded(()))
     });
@@ -97,15 +104,16 @@ async fn messages_are_tied_to_the_workflow_in_which_they_are_made(store: &Store)
         Ok(Handled::Done)
     };
     let consumer = onefold.inbox("loyalty").consumer(handler);
-    let tied = vec![("onefold-correlation-id".to_owned(), "flow-3".to_owned())];
+    let tied = [("onefold-correlation-id", "flow-3"), ("traceparent", TRACE)];
+    let tied = tied.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     for message in
         [Inbound { headers: tied, ..Inbound::new("shop", "m1", "") }, Inbound::new("shop", "m2", "")]
     {
         assert_eq!(consumer.handle(message).await, Handling::Done(InboxState::Processed));
     }
-    assert_eq!(ties(&onefold, "of the call").await, ["flow-1"]);
+    assert_eq!(ties(&onefold, "of the call").await, [TRACE, "flow-1"]);
     assert_eq!(ties(&onefold, "of the companion").await, ["flow-2"]);
-    assert_eq!(ties(&onefold, "of m1").await, ["flow-3"]);
+    assert_eq!(ties(&onefold, "of m1").await, [TRACE, "flow-3"]);
     assert_eq!(ties(&onefold, "of m2").await, [""; 0], "of another message's workflow nothing is left");
 }
 
@@ -113,7 +121,7 @@ on_each_store!(
     statement_says_how_many_rows_it_changed,
     casts_that_both_know_are_the_same,
     what_is_no_number_is_refused,
-    messages_are_tied_to_the_workflow_in_which_they_are_made,
+    messages_are_tied_to_the_workflow_and_the_trace_in_which_they_are_made,
 );
 
 #[tokio::test]
