@@ -95,13 +95,13 @@ async fn consume(
             };
             let client = nats::connect(url, async_nats::ConnectOptions::new()).await?;
             let consumer = NatsConsumer::new(client, wish, carries);
-            tokio::spawn(async move { drop(consumer.run(pending()).await) })
+            tokio::spawn(async move { ended(consumer.run(pending()).await) })
         }
         Events::RabbitMq(url) => {
             let wish = rabbitmq::Subscription { in_flight: IN_FLIGHT, ..rabbitmq::Subscription::new(&queue) };
             let access = Access::new(url).map_err(anyhow::Error::msg)?;
             let consumer = RabbitConsumer::new(access, wish, carries);
-            tokio::spawn(async move { drop(consumer.run(pending()).await) })
+            tokio::spawn(async move { ended(consumer.run(pending()).await) })
         }
     })
 }
@@ -199,5 +199,11 @@ impl Queue {
             sleep(LOOK_EVERY).await;
         }
         Ok(Answer::default())
+    }
+}
+
+fn ended<E: std::fmt::Display>(carried: Result<(), E>) {
+    if let Err(error) = carried {
+        tracing::error!(%error, "a carrier has ended");
     }
 }

@@ -38,7 +38,7 @@ const SENDERS: [&str; 3] = ["order", "payment", "catalogue"];
 /// that over its line instead.
 const BEHIND_LINES: [&str; 3] = ["loyalty", "notification", "storefront"];
 
-/// What every event of an order says.
+/// What the event says by which a word is lost.
 const EVENT: &[u8] = b"order.confirmed";
 
 /// Whether answers can be lost on the way.

@@ -300,7 +300,8 @@ async fn consumer_killed(play: &mut Play) -> anyhow::Result<()> {
     };
     play.until("loyalty has handled the event and its word of it is lost", lost).await?;
     play.kill("loyalty").await?;
-    play.stage.start_again("loyalty").await
+    play.stage.start_again("loyalty").await?;
+    play.repeated("loyalty", 1).await
 }
 
 async fn mail_answer_lost(play: &mut Play) -> anyhow::Result<()> {

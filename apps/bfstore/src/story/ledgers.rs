@@ -31,9 +31,9 @@ const LAYER: [(&str, Query); 4] = [
     (
         "{inbox}",
         Query {
-            sqlite: "(SELECT consumer, message, state FROM onefold_inbox) AS inbox",
+            sqlite: "(SELECT consumer, message, state, duplicates FROM onefold_inbox) AS inbox",
             postgres: "(SELECT convert_from(consumer, 'UTF8') AS consumer, convert_from(message, 'UTF8') AS message,
-                state FROM onefold.inbox) AS inbox",
+                state, duplicates FROM onefold.inbox) AS inbox",
         },
     ),
     (
@@ -102,7 +102,7 @@ impl Ledgers {
         Ok(lines.first().context("nothing was counted")?.parse()?)
     }
 
-    /// The rows of a query in which the layer's tables are named as [`LAYER`] does.
+    /// The rows of a query in which the layer's tables are named as `LAYER` does.
     pub async fn seen(&self, service: &str, sql: &str) -> anyhow::Result<Vec<String>> {
         let told = |text: fn(&Query) -> &'static str| {
             LAYER.iter().fold(sql.to_owned(), |sql, (name, query)| sql.replace(name, text(query)))

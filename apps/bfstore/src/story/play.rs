@@ -10,7 +10,7 @@ use onefold::messages::{Message, Sending};
 use tokio::time::{Instant, sleep};
 
 use crate::events::{self, Event};
-use crate::ground::{Events, Ground};
+use crate::ground::{Events, Ground, SERVER_REMEMBERS};
 use crate::outside::Happened;
 use crate::stage::{Lines, Set, Stage};
 use crate::story::Books;
@@ -113,6 +113,12 @@ impl Play {
         let message = event.to("storefront", id, "product-lamp", id).map_err(anyhow::Error::from_boxed)?;
         let message = Message { id: Key::new(id)?, ..message };
         let sink = events::sink(&catalogue, "storefront").await?;
+        let known = self.has_handled("storefront", id).await?;
+        let before = self.duplicates("storefront").await?;
+        if known && matches!(self.stage.ground().events, Events::Nats(_)) {
+            // The server would take it for its own repetition.
+            sleep(SERVER_REMEMBERS * 2).await;
+        }
         // A broker is connected to in its own time, and the storefront makes its queue.
         let by_broker = self.stage.ground().events != Events::Webhooks;
         let taken = async |_: &Play| match sink.send(&message).await {
@@ -123,14 +129,26 @@ impl Play {
         };
         self.until("the event is taken", taken).await?;
         self.sendings += 1;
-        if !by_broker {
-            return Ok(());
+        if known {
+            return self.repeated("storefront", before + 1).await;
         }
-        let handled = async |play: &Play| {
-            let marks = play.ledgers.ask("storefront", MARKS).await?;
-            Ok(marks.iter().any(|mark| mark == message.id.as_str()))
-        };
+        let handled = async |play: &Play| play.has_handled("storefront", id).await;
         self.until("the storefront has handled the event", handled).await
+    }
+
+    async fn has_handled(&self, service: &str, id: &str) -> anyhow::Result<bool> {
+        Ok(self.ledgers.ask(service, MARKS).await?.iter().any(|mark| mark == id))
+    }
+
+    /// Waits until so many messages have come to this service that it knew: a repetition that is not seen proves nothing.
+    pub(crate) async fn repeated(&self, service: &str, times: u64) -> anyhow::Result<()> {
+        let seen = async |play: &Play| Ok(play.duplicates(service).await? >= times);
+        self.until("what is known has come again", seen).await
+    }
+
+    async fn duplicates(&self, service: &str) -> anyhow::Result<u64> {
+        let counted = "SELECT CAST(coalesce(sum(duplicates), 0) AS BIGINT) FROM {inbox}";
+        Ok(self.line_of(service, counted).await?.parse()?)
     }
 
     pub(crate) async fn kill(&mut self, name: &str) -> anyhow::Result<()> {

@@ -243,6 +243,7 @@ pub(super) async fn mark_alone(play: &mut Play) -> anyhow::Result<()> {
     play.operator("loyalty").await?.mark("loyalty", planted).await?;
     play.stage.start_again("loyalty").await?;
     // The event comes, is taken for a duplicate, and is gone.
+    play.repeated("loyalty", 1).await?;
     play.rest().await?;
     let found = check::findings(&play.ledgers).await?;
     let wanted = "loyalty: order-2/confirmed/loyalty: the message is processed, and there is no award";
