@@ -20,9 +20,9 @@ use crate::outgoing;
 
 /// How long the queues have to take a message: below any lease of a relay's.
 const ACCEPT_WITHIN: Duration = Duration::from_secs(5);
-/// Messages that are on their way together. Each has a channel, and by default a server has 2047 for a connection: the
-/// relay's four batches leave most of them free.
-const BATCH: usize = 64;
+/// Messages that are on their way together, and wait for the slowest of them. Each has a channel, and by default a server
+/// has 2047 for a connection.
+const BATCH: usize = 16;
 /// What a frame takes beside its content.
 const FRAME_OVERHEAD: usize = 8;
 /// The server's codes for what will never be accepted: too large, and more properties than a frame holds.

@@ -85,8 +85,13 @@ impl<S: ConsumeStore + 'static> Inner<S> {
 
     pub(super) fn subject(&self, key: Key, inbound: Inbound, told: Told) -> Subject {
         let Inbound { source, id, ordering_key, mut headers, body } = inbound;
-        // What is not in the headers would be lost with a dead letter; a version is what the contract says, and nobody else.
-        headers.retain(|(name, _)| !name.eq_ignore_ascii_case(wire::VERSION));
+        // What is not in the headers would be lost with a dead letter. A version is what the contract says, and nobody else; so
+        // is the entity that it is of.
+        let ours = |name: &str| {
+            name.eq_ignore_ascii_case(wire::VERSION)
+                || (ordering_key.is_some() && name.eq_ignore_ascii_case(wire::ORDERING_KEY))
+        };
+        headers.retain(|(name, _)| !ours(name));
         let places = [
             (wire::MESSAGE_ID, id.map(|id| id.as_str().to_owned())),
             (wire::ORDERING_KEY, ordering_key.clone()),

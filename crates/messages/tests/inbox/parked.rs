@@ -1,7 +1,7 @@
 //! What reaches the dead list, and what its way out is.
 
 use onefold_core::{InboxEntry, InboxState};
-use onefold_messages::{Handled, Handling};
+use onefold_messages::{Handled, Handling, Inbound};
 use onefold_store::{InboxQuery, KeptMessage};
 use onefold_testkit::{Store, on_each_store, wait};
 
@@ -15,6 +15,7 @@ on_each_store!(
     a_message_that_fails_is_left_to_whoever_delivers_it,
     another_message_under_a_known_id_is_kept_apart_and_reaches_no_handler,
     a_message_without_an_id_is_parked_and_not_lost,
+    what_is_kept_names_the_ordering_key_that_the_message_came_under,
     a_message_that_says_itself_that_it_is_older_than_the_marks_is_parked,
 );
 
@@ -118,6 +119,22 @@ async fn another_message_under_a_known_id_is_kept_apart_and_reaches_no_handler(s
     shop.comes_to(&["a", "b"]).await;
     assert_eq!(consumer.handle(message("evt-1", "b")).await, Handling::Duplicate);
     assert_eq!(consumer.handle(message("evt-1", "a")).await, Handling::Duplicate);
+}
+
+async fn what_is_kept_names_the_ordering_key_that_the_message_came_under(store: &Store) {
+    let shop = Shop::open(store).await;
+    let (consumer, _) = shop.scripted(settings("41"), fails(3));
+    let another = vec![("Onefold-Ordering-Key".to_owned(), "order-2".to_owned())];
+    let said = || Inbound {
+        ordering_key: Some("order-1".into()),
+        headers: another.clone(),
+        ..message("evt-1", "a")
+    };
+    while consumer.handle(said()).await != Handling::Parked {}
+    let kept = shop.store.kept_message(parked(&shop).await[0].id, 0).await.unwrap().expect("it is kept");
+    let ours = |(name, _): &&(String, String)| name.eq_ignore_ascii_case("onefold-ordering-key");
+    let keys: Vec<&str> = kept.headers.iter().filter(ours).map(|(_, value)| value.as_str()).collect();
+    assert_eq!(keys, ["order-1"]);
 }
 
 async fn a_message_without_an_id_is_parked_and_not_lost(store: &Store) {
