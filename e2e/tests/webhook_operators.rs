@@ -107,7 +107,8 @@ async fn b112_redrive_whose_gateway_is_killed_in_the_middle_and_that_is_pressed_
     for id in &ids {
         let shown = gateway.admin_get(&format!("/v1/outbox/{id}")).await.json();
         assert_eq!(shown["history"].as_array().expect("a history").len(), 1, "one act: {shown}");
-    } // Each once, under one key; again only what the killed gateway was sending.
+    }
+    // Each once, under one key; again only what the killed gateway was sending.
     let mut times: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
     let seen = upstream.seen_at(HANDLER);
     for (n, seen) in seen.iter().enumerate().skip(ALL) {

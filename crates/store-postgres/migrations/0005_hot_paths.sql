@@ -2,7 +2,7 @@
 
 -- The server reads a check's text anew in each statement that writes to the table, which cost more than the insert of
 -- the row. Digests have one length by their type, and what has another is refused where it is read.
-ALTER TABLE onefold.operations DROP CONSTRAINT operations_id_check;
+ALTER TABLE onefold.operations DROP CONSTRAINT IF EXISTS operations_id_check;
 
 -- Begins with a message of which nothing stands: takes its lock, if nobody has it, and makes the mark that it is
 -- processed, which is true once its handler's transaction commits. The time; NULL: it is to be looked at first, since
