@@ -29,7 +29,7 @@ usage: cargo xtask <verb>
 
   check                formatting, clippy and tidy: the quick look before a commit
   test                 every test of the workspace, the documentation's examples, tidy; then what was skipped and why
-  bench NAME [ARGS…]   one benchmark (gateway, store, postgres, library, messages, sweep, memory) on release builds; ARGS go to the benchmark
+  bench NAME [ARGS…]   one benchmark (gateway, store, postgres, library, messages, sweep, memory, all) on release builds; ARGS go to the benchmark
   kill [--rounds N]    kill and restart the release binary N times (default 200)
   crash                the library's processes die at every crash point, each time it is passed; both stores
   docs                 build the documentation without a warning; follow every relative link of every page

@@ -20,7 +20,7 @@ use crate::events::{RECEIVERS, queue};
 use crate::services::NAMES;
 
 /// How long NATS itself knows the ids that it has taken.
-const SERVER_REMEMBERS: Duration = Duration::from_secs(1);
+pub(crate) const SERVER_REMEMBERS: Duration = Duration::from_secs(1);
 
 /// Where the databases are, one for each service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -64,7 +64,8 @@ impl Settings {
     /// A consumer of this name. The bodies of its messages are kept, so that another build can handle them again where
     /// that is permitted.
     pub fn inbox(&self, consumer: &str) -> InboxSettings {
-        // Marks are known by the consumer's name as well.
+        // Marks are known by the consumer's name as well. It is as it stands; only `bfstore unprotected` changes it
+        // (safeguard.rs).
         let settings = InboxSettings::new(safeguard::key(Safeguard::InboxMark, consumer));
         let retention = self.retention.map_or(settings.retention, Retention::For);
         InboxSettings { build: self.build.clone(), keep_bodies: true, retention, ..settings }

@@ -1,4 +1,4 @@
-//! A process that is killed between two attempts and started again asks under the same key (case B98).
+//! A process that is killed between two attempts and started again asks under the same key.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

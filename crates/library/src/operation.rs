@@ -98,8 +98,8 @@ impl Operation {
         asked.max(DURATION_MIN)
     }
 
-    /// What is unwise about its contract, as `onefold contract check` says of a gateway's. The first call of the operation
-    /// says so in the log. Whose key it is and where the key comes from are each call's, and not looked at.
+    /// What is unwise about its contract, by the rules by which `onefold serve` warns of a gateway's. The first call of
+    /// the operation says so in the log. Whose key it is and where the key comes from are each call's: not looked at.
     pub fn findings(&self) -> Vec<Finding> {
         let of_calls = |finding: &Finding| ["scope", "key"].contains(&finding.setting);
         self.contract.check().into_iter().filter(|finding| !of_calls(finding)).collect()

@@ -1,5 +1,5 @@
 //! What people do to messages: look, send dead letters again, settle unknown sendings, let parked ones be handled
-//! again, grant permits (SEMANTICS 9 and 12).
+//! again, grant permits (docs/messages.md, SEMANTICS 12).
 //!
 //! *Promises.* Every act needs a reason, which is kept with the message. An act may name the attempt after which the
 //! person saw the message: sent again since, it is another matter and passed over. Without it the act is on what stands there now. Many

@@ -1,4 +1,4 @@
-//! Handling messages once: the handler's local effect and the mark of its message in one commit (SEMANTICS 9).
+//! Handling messages once: the handler's local effect and the mark of its message in one commit (docs/messages.md).
 //!
 //! *Promises.* A delivery is consumed at once; only what stands in its way is judged. It is settled only when its end
 //! is durable: the effect with its mark, or a dead letter with its body. A handler that fails, panics or says "not

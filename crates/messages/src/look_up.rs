@@ -1,4 +1,4 @@
-//! Looking up what became of messages whose answer was lost (SEMANTICS 10).
+//! Looking up what became of messages whose answer was lost (docs/messages.md).
 //!
 //! *Promises.* Only messages that are `outcome_unknown` are looked up, one at a time, again and again until the
 //! look-up or a person knows. That a message is not found says nothing by itself, since the first sending may still

@@ -179,6 +179,7 @@ impl Fulfilment {
     }
 
     async fn reserve(&self, key: String, order: &Placed) -> Result<(), BoxError> {
+        // Its key as it is; only `bfstore unprotected` changes it (safeguard.rs).
         let key = safeguard::key(Safeguard::ReservationKey, &key);
         let (product, quantity) = (order.product.clone(), order.quantity);
         let asked =

@@ -34,6 +34,8 @@ struct Service {
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES).await?;
     let protect = |operation, method: &str| {
+        // Its one caller makes the keys, so all are one scope. A service with many callers says whose key it is:
+        // `Whose::principal`.
         Protection::new(
             &database.onefold,
             operation,

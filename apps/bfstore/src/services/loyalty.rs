@@ -40,6 +40,7 @@ async fn handle(tx: &mut AnyTx, message: &Incoming, build: &str) -> Result<Handl
     if build == DAMAGED_BUILD.0 && cents >= DAMAGED_BUILD.1 {
         return Ok(Handled::Done);
     }
+    // Its key as it is; only `bfstore unprotected` changes it (safeguard.rs).
     let award = safeguard::key(Safeguard::PointsKey, &format!("order-{order_id}/POINTS"));
     if tx.effect(&award).await? {
         tx.execute(AWARD, &[&customer_id, &(cents / CENTS_PER_POINT)]).await?;

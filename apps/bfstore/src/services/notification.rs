@@ -61,6 +61,7 @@ async fn handle(tx: &mut AnyTx, message: Arc<Incoming>) -> Result<Handled, BoxEr
     };
     let mail = Mail::new(format!("{customer_id}@example.org"), format!("Your order {order_id}"))
         .text(format!("Thank you. We have taken {}.{:02} EUR.", cents / 100, cents % 100));
+    // Its key as it is; only `bfstore unprotected` changes it (safeguard.rs).
     let effect = safeguard::key(Safeguard::MailKey, &format!("order-{order_id}/ORDER_CONFIRMED"));
     let made = Notify::by("mail").once_on_any(tx, &effect, &mail).await?;
     tx.execute(REQUESTED, &[&name, &order_id, &i64::from(made)]).await?;

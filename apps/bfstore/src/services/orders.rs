@@ -96,6 +96,7 @@ async fn place(tx: &mut AnyTx, asked: PlaceOrderRequest) -> Result<Verdict<Order
         // Refused for good: this checkout gets the same answer each time.
         return Err(Status::invalid_argument("a basket of nothing cannot be ordered").into());
     }
+    // Its key as it is; only `bfstore unprotected` changes it (safeguard.rs).
     let checkout_id = safeguard::key(Safeguard::UniqueColumn, &checkout_id);
     if let Some(found) = tx.query_opt(FIND, &[&checkout_id]).await? {
         // The record of this operation is gone, the order is not.

@@ -42,6 +42,8 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES).await?;
     let onefold = &database.onefold;
     let provider = Provider::at(settings.peer("outside")?)?;
+    // Its one caller makes the keys, so all are one scope. A service with many callers says whose key it is:
+    // `Whose::principal`.
     let capture =
         Protection::new(onefold, contracts::capture(), "/bfstore.v1.Payments/Capture", Whose::shared())
             .key_of(|asked: &CaptureRequest| &asked.payment_attempt_id);
@@ -51,6 +53,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
         let provider = asks.clone();
         async move { provider.look_up(lost.key()).await }
     });
+    // Both run for as long as these are kept.
     let _reconciling = onefold.reconcile([look_up.sends_for(ANSWER_MAX)]);
     let _relay = onefold.relay(vec![events::destination(settings, "notification").await?]);
     let service = PaymentsServer::new(Service { database, capture, provider });
@@ -66,6 +69,7 @@ impl Payments for Service {
             let row: [&dyn ToValue; 4] = [payment_attempt_id, order_id, customer_id, cents];
             match database.onefold.execute(ASK, &row).await {
                 Ok(_) => provider.capture(&asked, performing.attempt()).await,
+                // The provider was not asked yet, so the key is free again.
                 Err(error) => Ok(Verdict::not_done(error)),
             }
         });
@@ -75,6 +79,7 @@ impl Payments for Service {
 
 /// What is known of the provider, in the commit that settles the capture.
 async fn note(tx: &mut AnyTx, settled: Arc<Settled<Result<Receipt, Status>>>) -> Result<(), BoxError> {
+    // What was refused has no row and no event.
     let (Ok(receipt), false) = (settled.value(), settled.rejected()) else { return Ok(()) };
     let payment_attempt_id = settled.key();
     let asked = tx.query_opt(ASKED, &[&payment_attempt_id]).await?.ok_or("nobody asked for this capture")?;

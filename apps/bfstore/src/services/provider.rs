@@ -48,6 +48,7 @@ impl Provider {
         let CaptureRequest { payment_attempt_id, order_id, cents, .. } = asked;
         let body = serde_json::to_vec(&Asked { cents: *cents, order_id: *order_id })?;
         let request = self.http.post(&self.url).header("content-type", "application/json");
+        // Its key as it is; only `bfstore unprotected` changes it (safeguard.rs).
         let key = safeguard::key(Safeguard::ProviderKey, payment_attempt_id);
         // After a look-up that found nothing it is asked for again, and under no other key.
         let key = if attempt == 1 { key } else { safeguard::key(Safeguard::Fence, &key) };

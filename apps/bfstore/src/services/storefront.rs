@@ -134,6 +134,7 @@ async fn buy(
     let Checkout { basket, customer_id } = service.checkout(checkout_id.clone()).await?;
     let basket_id = basket.basket_id.clone();
     service.orders.put_basket(basket).await?;
+    // Its key as it is; only `bfstore unprotected` changes it (safeguard.rs).
     let checkout_id = safeguard::key(Safeguard::CheckoutKey, &checkout_id);
     let asked = PlaceOrderRequest { checkout_id: checkout_id.clone(), basket_id, customer_id };
     let placed = service.orders.place(rpc::under(&checkout_id, asked)?).await?;

@@ -2,8 +2,8 @@
 //! same in the black-box tests.
 //!
 //! A service is an app on a port of its own over one store; what lies elsewhere is a supplier that counts. A process
-//! that is killed is this test binary, told by its environment which store it serves. B39 has no subject here: the
-//! layer calls nobody.
+//! that is killed is this test binary, told by its environment which store it serves. What a connection to an
+//! upstream does has no subject here: the layer calls nobody.
 
 mod concurrency;
 mod crashes;

@@ -51,7 +51,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         default: Means(
             "`\"30s\"`; with `http` 20 s, with `smtp` 665 s, most of it the ten minutes that the protocol gives the server",
         ),
-        says: "How long one sending may take. What a killed relay was sending waits for 15 s more.",
+        says: "How long one sending may take. What a killed relay was sending waits for 15 s more (with `http` and no `timeout`: 45 s in all).",
     },
     Setting {
         name: "attempts",
@@ -62,7 +62,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     Setting {
         name: "concurrency",
         value: "number from 1 to 1000",
-        default: Means("`64`; with `smtp` 8, with `rabbitmq` 256, with `nats` and `kafka` 1000"),
+        default: Means("`64`; with `smtp` 8, with `nats` and `kafka` 1000"),
         says: "Messages on their way at once.",
     },
 ];

@@ -2,7 +2,7 @@
 //!
 //! Where a case has two replicas there are two processes: a child is this test binary, told by its environment which
 //! store it works on and what it does there. Crashes are kills from outside, at a point that the child says it has
-//! reached. B39 (a connection to an upstream) has no subject here: the library sends nothing.
+//! reached. What a connection to an upstream does has no subject here: the library sends nothing.
 
 mod child;
 mod concurrency;
