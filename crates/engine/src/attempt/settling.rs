@@ -1,4 +1,6 @@
 //! The transition that a verdict is, and what follows from the store's answer; outcomes that are lost.
+//!
+//! A crash before the transition is stored leaves the attempt to its lease: whoever comes after that finds it lost.
 
 use std::sync::Arc;
 use std::time::Duration;

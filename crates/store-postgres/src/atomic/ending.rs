@@ -1,4 +1,7 @@
 //! The commit of a transaction with its record, and what became of it where nobody answered.
+//!
+//! *After a crash* there are the record and what the closure wrote, or neither. Where the answer alone is lost, the key's
+//! lock says when the server has ended the transaction, and the record says how.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

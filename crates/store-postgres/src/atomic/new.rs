@@ -1,4 +1,5 @@
-//! An operation of which there is no record: one insert, of the finished record.
+//! An operation of which there is no record: one insert, of the finished record. A crash before its commit leaves nothing,
+//! and the key is free.
 
 use std::time::Duration;
 
