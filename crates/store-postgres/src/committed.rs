@@ -68,13 +68,13 @@ impl Server {
             return Err(Failed::Lost("the database takes too long".into()));
         };
         crash::point("postgres.committed.after");
-        let done = done.map_err(|error| Failed::of(&error));
-        match &done {
-            Err(failed) if failed.ends_connection() => drop(held),
-            Err(_) => held.roll_back().await,
-            Ok(_) => held.give_back(),
+        match done {
+            Ok(rows) => {
+                held.give_back();
+                Ok(rows)
+            }
+            Err(error) => Err(held.failed(Failed::of(&error)).await),
         }
-        done
     }
 }
 

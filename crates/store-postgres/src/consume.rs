@@ -68,12 +68,7 @@ async fn consume(
     };
     let newer = match bounded(mark.is_newer(&held, store)).await {
         Ok(newer) => newer,
-        Err(failed) => {
-            if !failed.ends_connection() {
-                held.roll_back().await;
-            }
-            return Err(failed.into());
-        }
+        Err(failed) => return Err(held.failed(failed).await.into()),
     };
     if !newer {
         let state = InboxState::Superseded;
@@ -155,12 +150,7 @@ async fn begin_new(mark: &MarkWork, store: &PostgresStore) -> Result<Option<(Hel
     crash::point("postgres.new_mark.after");
     let begun = match asked {
         Ok(rows) => rows.first().map_or(Ok(None), |row| get::<Option<i64>>(row, 0)),
-        Err(failed) => {
-            if !failed.ends_connection() {
-                held.roll_back().await;
-            }
-            return Err(failed.into());
-        }
+        Err(failed) => return Err(held.failed(failed).await.into()),
     };
     if let Ok(Some(now)) = begun {
         return Ok(Some((held, StoreTime(now))));
@@ -233,12 +223,7 @@ async fn try_enter(id: OperationId, store: &PostgresStore) -> Result<Option<Ente
             held.roll_back().await;
             Ok(None)
         }
-        Err(failed) => {
-            if !failed.ends_connection() {
-                held.roll_back().await;
-            }
-            Err(failed.into())
-        }
+        Err(failed) => Err(held.failed(failed).await.into()),
     }
 }
 

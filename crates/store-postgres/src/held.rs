@@ -17,6 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::Client;
 
+use crate::error::Failed;
 use crate::prepared::{self, Prepared};
 use crate::server::Params;
 
@@ -114,6 +115,14 @@ impl Held {
             crash::point("postgres.rollback.after");
             self.give_back();
         }
+    }
+
+    /// A statement has failed so: everything is undone, and a connection that is of no more use is closed.
+    pub(crate) async fn failed(self, failed: Failed) -> Failed {
+        if !failed.ends_connection() {
+            self.roll_back().await;
+        }
+        failed
     }
 }
 

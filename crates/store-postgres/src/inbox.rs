@@ -114,23 +114,13 @@ pub(crate) async fn enter(id: OperationId, store: &PostgresStore) -> Result<(Hel
     let asked = bounded(async {
         let (open, rows) =
             tokio::join!(biased; held.batch_execute(&begin), held.query_typed(inbox_row::OF, &params));
-        open.and(rows).map_err(|error| begun(&error))
+        let rows = open.and(rows).map_err(|error| begun(&error))?;
+        Ok(Standing::of(&rows)?)
     });
     let asked = asked.await;
     crash::point("postgres.inbox.after");
     match asked {
-        Ok(rows) => match Standing::of(&rows) {
-            Ok(standing) => Ok((held, standing)),
-            Err(error) => {
-                held.roll_back().await;
-                Err(error.into())
-            }
-        },
-        Err(failed) => {
-            if !failed.ends_connection() {
-                held.roll_back().await;
-            }
-            Err(failed)
-        }
+        Ok(standing) => Ok((held, standing)),
+        Err(failed) => Err(held.failed(failed).await),
     }
 }

@@ -86,12 +86,7 @@ async fn begin(sql: &str, store: &PostgresStore) -> Result<(Held, StoreTime), St
             let row = rows.first().ok_or_else(|| unreadable("no answer"))?;
             Ok((held, StoreTime(get(row, 0)?)))
         }
-        Err(failed) => {
-            if !failed.ends_connection() {
-                held.roll_back().await;
-            }
-            Err(failed.into())
-        }
+        Err(failed) => Err(held.failed(failed).await.into()),
     }
 }
 

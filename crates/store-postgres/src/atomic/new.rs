@@ -96,12 +96,7 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
     crash::point("postgres.enter.after");
     let entered = match looked {
         Ok(entered) => entered,
-        Err(failed) => {
-            if !failed.ends_connection() {
-                held.roll_back().await;
-            }
-            return Err(failed.into());
-        }
+        Err(failed) => return Err(held.failed(failed).await.into()),
     };
     let Some(Entered { now, stands, blind_until }) = entered else {
         held.roll_back().await;

@@ -54,12 +54,7 @@ pub(crate) async fn run(
             return Err(Stopped::busy());
         }
         Ok(Some(mut answers)) => answers.pop().unwrap_or(Ok(RawAdvanced::Missing)),
-        Err(failed) => {
-            if !failed.ends_connection() {
-                held.roll_back().await;
-            }
-            return Err(failed.into());
-        }
+        Err(failed) => return Err(held.failed(failed).await.into()),
     };
     let now = match started? {
         RawAdvanced::Done { now, .. } => now,

@@ -69,12 +69,7 @@ pub(crate) async fn run(
             held.roll_back().await;
             return Err(Stopped::busy());
         }
-        Err(failed) => {
-            if !failed.ends_connection() {
-                held.roll_back().await;
-            }
-            return Err(failed.into());
-        }
+        Err(failed) => return Err(held.failed(failed).await.into()),
     };
     let (held, finished) = closure(held, id, About::Operation, now, work, store).await?;
     if finished.finish == Finish::Rejected {

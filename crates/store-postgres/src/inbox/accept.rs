@@ -50,12 +50,7 @@ async fn accept_once(
     });
     let made = match made.await {
         Ok(made) => made,
-        Err(failed) => {
-            if !failed.ends_connection() {
-                held.roll_back().await;
-            }
-            return Err(failed.into());
-        }
+        Err(failed) => return Err(held.failed(failed).await.into()),
     };
     let state = if made.is_some() { InboxState::Processed } else { InboxState::Superseded };
     let to = mark.done(state, None, &standing.entries);
