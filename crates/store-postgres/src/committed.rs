@@ -61,7 +61,7 @@ impl Server {
             let asked = async { tokio::try_join!(biased; held.batch_execute(BEGIN), try_join_all(all)) };
             let (rows, committed) = in_turn(asked, held.batch_execute("COMMIT")).await;
             let ((), rows) = rows?;
-            committed.unwrap_or(Ok(()))?;
+            committed?;
             Ok(rows.try_into().expect("each statement has its rows"))
         };
         let Ok(done) = tokio::time::timeout(STATEMENT_MAX, asked).await else {

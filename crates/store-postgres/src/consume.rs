@@ -144,20 +144,19 @@ async fn begin_new(mark: &MarkWork, store: &PostgresStore) -> Result<Option<(Hel
     let asked = bounded(async {
         let statement = held.prepared(BEGIN_NEW, &params).await.map_err(|error| Failed::of(&error))?;
         let (open, rows) = tokio::join!(biased; held.batch_execute(&begin), statement.query(&held, &params));
-        open.and(rows).map_err(|error| Failed::of(&error))
+        let rows = open.and(rows).map_err(|error| Failed::of(&error))?;
+        Ok(rows.first().map(|row| get::<Option<i64>>(row, 0)).transpose()?.flatten())
     });
     let asked = asked.await;
     crash::point("postgres.new_mark.after");
-    let begun = match asked {
-        Ok(rows) => rows.first().map_or(Ok(None), |row| get::<Option<i64>>(row, 0)),
-        Err(failed) => return Err(held.failed(failed).await.into()),
-    };
-    if let Ok(Some(now)) = begun {
-        return Ok(Some((held, StoreTime(now))));
+    match asked {
+        Ok(Some(now)) => Ok(Some((held, StoreTime(now)))),
+        Ok(None) => {
+            held.roll_back().await;
+            Ok(None)
+        }
+        Err(failed) => Err(held.failed(failed).await.into()),
     }
-    held.roll_back().await;
-    begun?;
-    Ok(None)
 }
 
 type Entered = (Held, Standing);

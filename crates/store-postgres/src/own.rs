@@ -11,7 +11,7 @@ use onefold_store::{Atomically, Finish, NO_OPERATION, StoreError, WriteStore, Wr
 use tokio_postgres::types::Type;
 
 use crate::PostgresWork;
-use crate::atomic::{Committing, Stopped, bounded, closure, committing, in_turn};
+use crate::atomic::{End, Stopped, bounded, closure, ended, in_turn};
 use crate::error::Failed;
 use crate::held::Held;
 use crate::row::{clock, get, unreadable};
@@ -43,27 +43,20 @@ async fn write(work: &mut PostgresWork, store: &PostgresStore) -> Result<(), Sto
         held.roll_back().await;
         return Err(Stopped::Undone(Box::new(Atomically::NotDone)));
     }
-    let committed = bounded(async {
+    let asked = bounded(async {
         let looked = held.query_typed("SELECT 1", &[]);
-        let (looked, committed) = in_turn(looked, held.batch_execute("COMMIT")).await;
-        Ok((looked, committed.unwrap_or(Ok(()))))
+        Ok(in_turn(looked, held.batch_execute("COMMIT")).await)
     });
-    let (looked, committed) = committed.await?;
-    match committing("", &looked, &committed) {
-        Committing::Done => {
-            held.give_back();
+    let asked = asked.await;
+    match ended(held, "", asked).await? {
+        End::Done(_) => {
             if finished.made_messages {
                 store.hints().give();
             }
             Ok(())
         }
-        Committing::Undone(stopped) => {
-            held.roll_back().await;
-            Err(stopped)
-        }
-        Committing::Broken(stopped) => Err(stopped),
-        Committing::Exists => Err(Stopped::Store(unreadable("nothing stands in the way of nothing"))),
-        Committing::Lost(why) => Err(Failed::Lost(why).into()),
+        End::Exists => Err(Stopped::Store(unreadable("nothing stands in the way of nothing"))),
+        End::Lost(why) => Err(Failed::Lost(why).into()),
     }
 }
 

@@ -54,48 +54,64 @@ fn unknown(first: &str, then: StoreError) -> Stopped {
     Stopped::Store(StoreError::Unavailable(format!("the answer to a commit was lost ({first}); {then}")))
 }
 
-/// What the pair of the last statement, which writes to this table, and the commit behind it means.
-pub(crate) enum Committing {
-    Done,
-    /// It is undone, and so it ended.
-    Undone(Stopped),
-    /// The same, and the connection is of no more use.
-    Broken(Stopped),
-    /// A record stands there.
+/// What was answered to the last statement of a transaction, and to the commit behind it.
+type Answers<A> = (Result<A, tokio_postgres::Error>, Result<(), tokio_postgres::Error>);
+
+/// How a transaction ended that was to be committed.
+pub(crate) enum End<A> {
+    /// It is durable; so its last statement was answered.
+    Done(A),
+    /// It is undone: a row stands already where its last statement was to make one.
     Exists,
     /// Nobody answered.
     Lost(String),
 }
 
-pub(crate) fn committing<A>(
+/// Judges how a transaction ended whose last statement writes to this table. Where that is known its connection is given
+/// back; otherwise it is closed, so that the server need not wait for us.
+pub(crate) async fn ended<A>(
+    held: Held,
     table: &str,
-    written: &Result<A, tokio_postgres::Error>,
-    committed: &Result<(), tokio_postgres::Error>,
-) -> Committing {
-    let error = match (written, committed) {
-        (Ok(_), Ok(())) => return Committing::Done,
-        (Err(error), _) | (Ok(_), Err(error)) => error,
+    asked: Result<Answers<A>, Failed>,
+) -> Result<End<A>, Stopped> {
+    let (written, error) = match asked {
+        Ok((Ok(answer), Ok(()))) => {
+            held.give_back();
+            return Ok(End::Done(answer));
+        }
+        Ok((Ok(_), Err(error))) => (true, error),
+        Ok((Err(error), _)) => (false, error),
+        Err(Failed::Lost(why)) => return Ok(End::Lost(why)),
+        Err(other) => return Err(other.into()),
     };
+    let failed = match Failed::of(&error) {
+        Failed::Lost(why) => return Ok(End::Lost(why)),
+        failed => held.failed(failed).await,
+    };
+    if written {
+        return Err(uncommitted(failed, error.code()));
+    }
     let ours = error.as_db_error().and_then(|told| told.table()) == Some(table)
         && error.as_db_error().and_then(|told| told.schema()) == Some("onefold");
-    if written.is_err() && ours && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
-        return Committing::Exists;
+    if ours && error.code() == Some(&SqlState::UNIQUE_VIOLATION) {
+        return Ok(End::Exists);
     }
     let waited = [SqlState::QUERY_CANCELED, SqlState::LOCK_NOT_AVAILABLE];
-    if written.is_err() && error.code().is_some_and(|code| waited.contains(code)) {
+    if error.code().is_some_and(|code| waited.contains(code)) {
         // For a transaction that is open and about to make the record.
-        return Committing::Undone(Stopped::busy());
+        return Err(Stopped::busy());
     }
-    match Failed::of(error) {
-        Failed::Lost(why) | Failed::Unreachable(why) => Committing::Lost(why),
-        failed if failed.ends_connection() => Committing::Broken(failed.into()),
-        Failed::Refused(why) | Failed::Denied(why) | Failed::Server(why)
-            if written.is_ok() && error.code().is_some_and(is_of_the_work) =>
-        {
+    Err(failed.into())
+}
+
+/// Why a transaction is undone whose statements went well.
+fn uncommitted(failed: Failed, code: Option<&SqlState>) -> Stopped {
+    match failed {
+        Failed::Refused(why) | Failed::Denied(why) | Failed::Server(why) if code.is_some_and(is_of_the_work) => {
             let why = format!("what the closure wrote cannot be committed: {why}");
-            Committing::Undone(Stopped::undone(Atomically::Stopped(why)))
+            Stopped::undone(Atomically::Stopped(why))
         }
-        other => Committing::Undone(other.into()),
+        other => other.into(),
     }
 }
 
@@ -107,20 +123,17 @@ fn is_of_the_work(code: &SqlState) -> bool {
 }
 
 /// Sends a statement and the one behind it in one round trip; the second only when the first could be written, or it
-/// would commit what the first should have completed. `None`: it was not sent.
+/// would commit what the first should have completed.
 pub(crate) async fn in_turn<A, E>(
     first: impl Future<Output = Result<A, E>>,
     then: impl Future<Output = Result<(), E>>,
-) -> (Result<A, E>, Option<Result<(), E>>) {
+) -> (Result<A, E>, Result<(), E>) {
     let mut first = pin!(first);
     // A statement is written at the first look at its future.
     match poll_fn(|context| Poll::Ready(first.as_mut().poll(context))).await {
-        Poll::Ready(Err(error)) => (Err(error), None),
-        Poll::Ready(done) => (done, Some(then.await)),
-        Poll::Pending => {
-            let (first, then) = tokio::join!(biased; first, then);
-            (first, Some(then))
-        }
+        Poll::Ready(Err(error)) => (Err(error), Ok(())),
+        Poll::Ready(done) => (done, then.await),
+        Poll::Pending => tokio::join!(biased; first, then),
     }
 }
 
@@ -136,7 +149,7 @@ mod tests {
             Ok::<(), &str>(())
         };
         let done = in_turn(std::future::ready(Err::<(), _>("too long")), commit).await;
-        assert_eq!((done, sent), ((Err("too long"), None), false));
+        assert_eq!((done, sent), ((Err("too long"), Ok(())), false));
     }
 
     #[tokio::test]
@@ -144,6 +157,6 @@ mod tests {
         let (answer, answered) = tokio::sync::oneshot::channel::<()>();
         let statement = async { answered.await.map_err(|_| "no answer") };
         let commit = async { answer.send(()).map_err(|()| "it is gone") };
-        assert_eq!(in_turn(statement, commit).await, (Ok(()), Some(Ok(()))));
+        assert_eq!(in_turn(statement, commit).await, (Ok(()), Ok(())));
     }
 }

@@ -11,9 +11,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::ending::fate;
 use super::key_lock::{tried, trying};
-use super::{
-    Committing, Finished, PostgresWork, Stopped, bounded, closure, committing, found, in_turn, lock,
-};
+use super::{End, Finished, PostgresWork, Stopped, bounded, closure, ended, found, in_turn, lock};
 use crate::claim::{ClaimWork, version_number};
 use crate::error::Failed;
 use crate::held::Held;
@@ -262,45 +260,24 @@ async fn commit(
     let sql = if held.prepares() && !counted { FINISH_PREPARED } else { FINISH };
     let asked = bounded(async {
         let statement = held.prepared(sql, &params).await.map_err(|error| Failed::of(&error))?;
-        let (written, committed) =
-            in_turn(statement.query(&held, &params), held.batch_execute("COMMIT")).await;
-        Ok((written, committed.unwrap_or(Ok(()))))
+        Ok(in_turn(statement.query(&held, &params), held.batch_execute("COMMIT")).await)
     });
     let asked = asked.await;
     crash::point("postgres.finish.after");
-    let lost = match asked {
-        Ok((written, committed)) => match committing("operations", &written, &committed) {
-            Committing::Done => {
-                held.give_back();
-                let rows = written.map_err(|error| Failed::of(&error))?;
-                let Some(row) = rows.first() else {
-                    return Err(Stopped::Store(row::unreadable("no answer")));
-                };
-                let now: i64 = get(row, 0)?;
-                let expires_at =
-                    retention_ms(promise).map(|retention| StoreTime(now.saturating_add(retention)));
-                return Ok(finished.committed(StoreTime(now), 1, expires_at, store));
-            }
-            Committing::Exists => {
-                held.roll_back().await;
-                let read = found(id, store).await?;
-                return Err(Stopped::ended(Atomically::Found(Box::new(read))));
-            }
-            Committing::Undone(stopped) => {
-                held.roll_back().await;
-                return Err(stopped);
-            }
-            Committing::Broken(stopped) => return Err(stopped),
-            Committing::Lost(why) => why,
-        },
-        Err(Failed::Lost(why)) => why,
-        Err(other) => return Err(other.into()),
-    };
-    // Closed first, so that the server need not wait for us.
-    drop(held);
-    let gone_from = match promise.retention {
-        Retention::For(retention) => begun.checked_add(retention.saturating_add(promise.tombstone)),
-        Retention::Forever => None,
-    };
-    fate(id, claim.nonce, gone_from, lost, finished, store).await
+    match ended(held, "operations", asked).await? {
+        End::Done(rows) => {
+            let row = rows.first().ok_or_else(|| row::unreadable("no answer"))?;
+            let now: i64 = get(row, 0)?;
+            let expires_at = retention_ms(promise).map(|retention| StoreTime(now.saturating_add(retention)));
+            Ok(finished.committed(StoreTime(now), 1, expires_at, store))
+        }
+        End::Exists => Err(Stopped::ended(Atomically::Found(Box::new(found(id, store).await?)))),
+        End::Lost(why) => {
+            let gone_from = match promise.retention {
+                Retention::For(retention) => begun.checked_add(retention.saturating_add(promise.tombstone)),
+                Retention::Forever => None,
+            };
+            fate(id, claim.nonce, gone_from, why, finished, store).await
+        }
+    }
 }

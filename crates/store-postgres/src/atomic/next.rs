@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::ending::fate;
 use super::key_lock::{tried, trying};
-use super::{Committing, Finished, PostgresWork, Stopped, bounded, closure, committing, found};
+use super::{End, Finished, PostgresWork, Stopped, bounded, closure, ended, found};
 use crate::advance::AdvanceWork;
 use crate::ask::Within;
 use crate::batch::RawAdvanced;
@@ -107,28 +107,12 @@ pub(super) async fn commit(
         }
     };
     crash::point("postgres.commit.before");
-    let asked = bounded(async { Ok(held.batch_execute("COMMIT").await) }).await;
+    let asked = bounded(async { Ok((Ok(()), held.batch_execute("COMMIT").await)) }).await;
     crash::point("postgres.commit.after");
-    let lost = match asked {
-        Ok(committed) => match committing("operations", &Ok(()), &committed) {
-            Committing::Done => {
-                held.give_back();
-                return Ok(finished.committed(now, attempt, expires_at, store));
-            }
-            Committing::Undone(stopped) => {
-                held.roll_back().await;
-                return Err(stopped);
-            }
-            Committing::Broken(stopped) => return Err(stopped),
-            Committing::Exists => {
-                return Err(Stopped::contended("a record came between".into()));
-            }
-            Committing::Lost(why) => why,
-        },
-        Err(Failed::Lost(why)) => why,
-        Err(other) => return Err(other.into()),
-    };
-    drop(held);
-    // The record was there before: if it is gone, it was swept, before a rollback or behind the commit.
-    fate(id, settle.nonce(), Some(Instant::now()), lost, finished, store).await
+    match ended(held, "operations", asked).await? {
+        End::Done(()) => Ok(finished.committed(now, attempt, expires_at, store)),
+        End::Exists => Err(Stopped::contended("a record came between".into())),
+        // The record was there before: if it is gone, it was swept, before a rollback or behind the commit.
+        End::Lost(why) => fate(id, settle.nonce(), Some(Instant::now()), why, finished, store).await,
+    }
 }

@@ -11,8 +11,7 @@ use onefold_store::{Consumed, StoreError, crash};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::{MarkWork, State, enter, retention_ms};
-use crate::atomic::{Committing, Finished, Stopped, bounded, committing, in_turn};
-use crate::error::Failed;
+use crate::atomic::{End, Finished, Stopped, bounded, ended, in_turn};
 use crate::held::Held;
 use crate::inbox_row::{self, Standing, round_number, state_number};
 use crate::row::{get, millis};
@@ -62,38 +61,21 @@ impl MarkWork {
         ];
         crash::point("postgres.inbox_mark.before");
         let asked = bounded(async {
-            let (written, committed) =
-                in_turn(held.query_typed(PUT, &params), held.batch_execute("COMMIT")).await;
-            Ok((written, committed.unwrap_or(Ok(()))))
+            Ok(in_turn(held.query_typed(PUT, &params), held.batch_execute("COMMIT")).await)
         });
         let asked = asked.await;
         crash::point("postgres.inbox_mark.after");
-        let lost = match asked {
-            Ok((written, committed)) => match committing("inbox", &written, &committed) {
-                Committing::Done => {
-                    held.give_back();
-                    let rows = written.map_err(|error| Failed::of(&error))?;
-                    let now = rows.first().map(|row| get(row, 0)).transpose()?;
-                    return Ok(Ok(StoreTime(now.unwrap_or(0))));
-                }
-                Committing::Exists => {
-                    held.roll_back().await;
-                    let Standing { now, entries, .. } = inbox_row::standing(mark.id, store.server()).await?;
-                    return Ok(Err(Consumed::Found { now, entries }));
-                }
-                Committing::Undone(stopped) => {
-                    held.roll_back().await;
-                    return Err(stopped);
-                }
-                Committing::Broken(stopped) => return Err(stopped),
-                Committing::Lost(why) => why,
-            },
-            Err(Failed::Lost(why)) => why,
-            Err(other) => return Err(other.into()),
-        };
-        // Closed first, so that the server need not wait for us.
-        drop(held);
-        self.fate(lost, store).await
+        match ended(held, "inbox", asked).await? {
+            End::Done(rows) => {
+                let now = rows.first().map(|row| get(row, 0)).transpose()?;
+                Ok(Ok(StoreTime(now.unwrap_or(0))))
+            }
+            End::Exists => {
+                let Standing { now, entries, .. } = inbox_row::standing(mark.id, store.server()).await?;
+                Ok(Err(Consumed::Found { now, entries }))
+            }
+            End::Lost(why) => self.fate(why, store).await,
+        }
     }
 
     /// Commits a transaction in which the mark was made when it began. All that was seen of it went well; where the end
@@ -117,35 +99,20 @@ impl MarkWork {
             if state != InboxState::Processed || self.falls_short_of(retention) {
                 let (written, committed) =
                     in_turn(held.query_typed(END, &params), held.batch_execute("COMMIT")).await;
-                return Ok((written.map(drop), committed.unwrap_or(Ok(()))));
+                return Ok((written.map(drop), committed));
             }
             let commit = if finished.unseen { "SELECT 1; COMMIT" } else { "COMMIT" };
             Ok((Ok(()), held.batch_execute(commit).await))
         });
         let asked = asked.await;
         crash::point("postgres.marked.after");
-        let lost = match asked {
-            Ok((written, committed)) => match committing("inbox", &written, &committed) {
-                Committing::Done => {
-                    held.give_back();
-                    return Ok(());
-                }
-                Committing::Exists => return Err(Stopped::contended("somebody came between".into())),
-                Committing::Undone(stopped) => {
-                    held.roll_back().await;
-                    return Err(stopped);
-                }
-                Committing::Broken(stopped) => return Err(stopped),
-                Committing::Lost(why) => why,
+        match ended(held, "inbox", asked).await? {
+            End::Done(()) => Ok(()),
+            End::Exists => Err(Stopped::contended("somebody came between".into())),
+            End::Lost(why) => match self.fate(why, store).await? {
+                Ok(_) => Ok(()),
+                Err(found) => Err(Stopped::contended(format!("somebody came between: {found:?}"))),
             },
-            Err(Failed::Lost(why)) => why,
-            Err(other) => return Err(other.into()),
-        };
-        // Closed first, so that the server need not wait for us.
-        drop(held);
-        match self.fate(lost, store).await? {
-            Ok(_) => Ok(()),
-            Err(found) => Err(Stopped::contended(format!("somebody came between: {found:?}"))),
         }
     }
 
