@@ -32,7 +32,7 @@ mod next;
 pub(crate) mod settle;
 
 pub(crate) use closure::{Finished, closure};
-pub(crate) use ending::{End, ended, in_turn};
+pub(crate) use ending::{Answers, End, ended, in_turn};
 pub(crate) use key_lock::{LOCK_WAIT_MAX, begin_with, begun, lock, locking};
 
 /// The future of a closure.

@@ -55,7 +55,7 @@ fn unknown(first: &str, then: StoreError) -> Stopped {
 }
 
 /// What was answered to the last statement of a transaction, and to the commit behind it.
-type Answers<A> = (Result<A, tokio_postgres::Error>, Result<(), tokio_postgres::Error>);
+pub(crate) type Answers<A> = (Result<A, tokio_postgres::Error>, Result<(), tokio_postgres::Error>);
 
 /// How a transaction ended that was to be committed.
 pub(crate) enum End<A> {

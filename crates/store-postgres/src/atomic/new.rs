@@ -7,11 +7,12 @@ use onefold_core::contract::Retention;
 use onefold_core::{OperationId, StoreTime};
 use onefold_store::{Atomically, Claim, Finish, crash};
 use tokio::time::Instant;
+use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
 use super::ending::fate;
 use super::key_lock::{tried, trying};
-use super::{End, Finished, PostgresWork, Stopped, bounded, closure, ended, found, in_turn, lock};
+use super::{Answers, End, Finished, PostgresWork, Stopped, bounded, closure, ended, found, in_turn, lock};
 use crate::claim::{ClaimWork, version_number};
 use crate::error::Failed;
 use crate::held::Held;
@@ -47,8 +48,8 @@ pub(crate) const FINISH_PREPARED: &str = concat!(
     ) c
     RETURNING created_at"
 );
-/// The same as functions of the schema, for every other connection: what a function does is planned once for each
-/// connection, an unnamed statement each time.
+/// The same as functions of the schema, for every other connection, and where a quota counts: what a function does is
+/// planned once for each connection, an unnamed statement each time.
 pub(crate) const ENTER: &str =
     "SELECT now, stands, blind_until FROM onefold.atomic_enter($1, $2, $3, $4, $5, $6)";
 pub(crate) const FINISH: &str = "SELECT onefold.atomic_finish($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
@@ -62,7 +63,7 @@ pub(crate) async fn run(
     work: &mut PostgresWork,
     store: &PostgresStore,
 ) -> Result<Atomically, Stopped> {
-    let (begun, counted) = (Instant::now(), claim.live_keys_max.is_some());
+    let begun = Instant::now();
     let shard = rand::random_range(0..SHARDS);
     let claim = ClaimWork::new(claim, |scope| store.bucket(scope), shard);
     let id = claim.claim.id;
@@ -77,7 +78,7 @@ pub(crate) async fn run(
         // Its writes go; the record is made in a transaction of its own, and the unique digest is the judge again.
         Finish::Rejected => again(held, id).await?,
     };
-    commit(held, &claim, begun, counted, finished, store).await
+    commit(held, &claim, begun, finished, store).await
 }
 
 /// Begins the transaction; what stands in the way ends it.
@@ -86,7 +87,7 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
     let mut held = store.server().for_closure().await?;
     let most = store.closure_time_max();
     crash::point("postgres.enter.before");
-    let looked = if held.prepares() && claim.claim.live_keys_max.is_none() {
+    let looked = if held.prepares() && !is_counted(claim) {
         bounded(look(&mut held, most, claim, store)).await
     } else {
         bounded(call(&mut held, most, claim, store)).await
@@ -186,6 +187,11 @@ async fn call(
     Ok(Some(Entered { now: StoreTime(get(row, 0)?), stands, blind_until: get(row, 2)? }))
 }
 
+/// Whether a quota counts it.
+fn is_counted(claim: &ClaimWork) -> bool {
+    claim.claim.live_keys_max.is_some()
+}
+
 fn live_keys_max(claim: &ClaimWork) -> Option<i64> {
     claim.claim.live_keys_max.map(|most| i64::try_from(most).unwrap_or(i64::MAX))
 }
@@ -223,46 +229,17 @@ async fn again(held: Held, id: OperationId) -> Result<Held, Stopped> {
     Err(Stopped::busy())
 }
 
-/// Inserts the finished record and commits, in one round trip.
+/// Commits with the finished record.
 async fn commit(
     held: Held,
     claim: &ClaimWork,
     begun: Instant,
-    counted: bool,
     finished: Finished,
     store: &PostgresStore,
 ) -> Result<Atomically, Stopped> {
     let (id, promise) = (claim.claim.id, &claim.claim.promise);
-    let resource = finished.resource.as_ref();
-    let params: [(&(dyn ToSql + Sync), Type); 20] = [
-        (&store.server().now(), Type::INT8),
-        (&retention_ms(promise), Type::INT8),
-        (&duration_ms(promise.tombstone), Type::INT8),
-        (&claim.bucket, Type::INT8),
-        (&counted.then_some(claim.shard), Type::INT2),
-        (&on_stale_number(promise.on_stale), Type::INT2),
-        (&version_number(claim.claim.fingerprint.version), Type::INT2),
-        (&id.as_bytes().as_slice(), Type::BYTEA),
-        (&claim.claim.operation.as_bytes(), Type::BYTEA),
-        (&claim.claim.fingerprint.digest.as_slice(), Type::BYTEA),
-        (&claim.scope, Type::BYTEA),
-        (&claim.claim.key.as_str().as_bytes(), Type::BYTEA),
-        (&claim.claim.owner.as_bytes(), Type::BYTEA),
-        (&claim.claim.correlation_id.as_deref().map(str::as_bytes), Type::BYTEA),
-        (&claim.ignored, Type::BYTEA),
-        (&state_number(finished.state()), Type::INT2),
-        (&claim.nonce, Type::INT8),
-        (&resource.map(|resource| resource.kind.as_bytes()), Type::BYTEA),
-        (&resource.map(|resource| resource.id.as_bytes()), Type::BYTEA),
-        (&finished.form, Type::BYTEA),
-    ];
     crash::point("postgres.finish.before");
-    let sql = if held.prepares() && !counted { FINISH_PREPARED } else { FINISH };
-    let asked = bounded(async {
-        let statement = held.prepared(sql, &params).await.map_err(|error| Failed::of(&error))?;
-        Ok(in_turn(statement.query(&held, &params), held.batch_execute("COMMIT")).await)
-    });
-    let asked = asked.await;
+    let asked = bounded(insert(&held, claim, &finished, store)).await;
     crash::point("postgres.finish.after");
     match ended(held, "operations", asked).await? {
         End::Done(rows) => {
@@ -280,4 +257,40 @@ async fn commit(
             fate(id, claim.nonce, gone_from, why, finished, store).await
         }
     }
+}
+
+/// Inserts the finished record and commits, in one round trip.
+async fn insert(
+    held: &Held,
+    claim: &ClaimWork,
+    finished: &Finished,
+    store: &PostgresStore,
+) -> Result<Answers<Vec<Row>>, Failed> {
+    let Claim { operation, key, fingerprint, owner, correlation_id, promise, .. } = &claim.claim;
+    let (counted, resource) = (is_counted(claim), finished.resource.as_ref());
+    let params: [(&(dyn ToSql + Sync), Type); 20] = [
+        (&store.server().now(), Type::INT8),
+        (&retention_ms(promise), Type::INT8),
+        (&duration_ms(promise.tombstone), Type::INT8),
+        (&claim.bucket, Type::INT8),
+        (&counted.then_some(claim.shard), Type::INT2),
+        (&on_stale_number(promise.on_stale), Type::INT2),
+        (&version_number(fingerprint.version), Type::INT2),
+        (&claim.claim.id.as_bytes().as_slice(), Type::BYTEA),
+        (&operation.as_bytes(), Type::BYTEA),
+        (&fingerprint.digest.as_slice(), Type::BYTEA),
+        (&claim.scope, Type::BYTEA),
+        (&key.as_str().as_bytes(), Type::BYTEA),
+        (&owner.as_bytes(), Type::BYTEA),
+        (&correlation_id.as_deref().map(str::as_bytes), Type::BYTEA),
+        (&claim.ignored, Type::BYTEA),
+        (&state_number(finished.state()), Type::INT2),
+        (&claim.nonce, Type::INT8),
+        (&resource.map(|resource| resource.kind.as_bytes()), Type::BYTEA),
+        (&resource.map(|resource| resource.id.as_bytes()), Type::BYTEA),
+        (&finished.form, Type::BYTEA),
+    ];
+    let sql = if held.prepares() && !counted { FINISH_PREPARED } else { FINISH };
+    let statement = held.prepared(sql, &params).await.map_err(|error| Failed::of(&error))?;
+    Ok(in_turn(statement.query(held, &params), held.batch_execute("COMMIT")).await)
 }
