@@ -15,6 +15,7 @@ use onefold_store::{Atomically, ConsumeStore, Consumed, Finish, Mark, StoreError
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::PostgresWork;
+use crate::about::About;
 use crate::atomic::{LOCK_WAIT_MAX, Stopped, begun, bounded, closure, lock, locking};
 use crate::claim::version_number;
 use crate::error::Failed;
@@ -24,7 +25,6 @@ use crate::inbox_row::{self, Standing};
 use crate::row::{get, unreadable};
 use crate::server::pause;
 use crate::store::PostgresStore;
-use crate::tx::About;
 
 /// Whether the lock is ours, and whether later statements of the transaction see what is committed meanwhile.
 pub(crate) const TRY_LOCK: &str =

@@ -12,6 +12,7 @@
 //! *It does not* decide anything, and it reads no replica: one that is read-only is refused. Under asynchronous
 //! replication a failover can lose what was acknowledged last.
 
+mod about;
 mod acts;
 mod address;
 mod advance;
@@ -29,6 +30,7 @@ mod counts;
 mod driver;
 mod error;
 mod events;
+mod forbidden;
 mod grants;
 mod guest;
 mod held;

@@ -11,12 +11,12 @@ use onefold_store::{Atomically, Finish, NO_OPERATION, StoreError, WriteStore, Wr
 use tokio_postgres::types::Type;
 
 use crate::PostgresWork;
+use crate::about::About;
 use crate::atomic::{End, Stopped, bounded, closure, ended, in_turn};
 use crate::error::Failed;
 use crate::held::Held;
 use crate::row::{clock, get, unreadable};
 use crate::store::PostgresStore;
-use crate::tx::About;
 
 const WRITING: &str = "BEGIN";
 const READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";

@@ -6,10 +6,11 @@
 use onefold_core::{InboxEntry, OperationId, Permit, StoreTime};
 use onefold_store::{Again, Applied, KnownVersion, StoreError};
 
+use crate::about::{About, Handling};
 use crate::inbox_row::{self, Standing, round_number};
 use crate::permits;
 use crate::row::{attempt, get};
-use crate::tx::{About, Handling, PostgresTx, TxError};
+use crate::tx::{PostgresTx, TxError};
 
 /// $6: whatever stands, which is locked.
 pub(crate) const APPLY: &str =

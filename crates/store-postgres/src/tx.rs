@@ -10,11 +10,13 @@
 use std::sync::Arc;
 
 use onefold_core::{IdentityKey, Message, OperationId, Origin, StoreTime, effect_message_id};
-use onefold_store::{Applied, Mark, NO_OPERATION, Sealer, StoreError, Versions, crash};
+use onefold_store::{Applied, Sealer, StoreError, Versions, crash};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+use crate::about::About;
 use crate::error::Failed;
+use crate::forbidden::forbidden;
 use crate::held::Held;
 use crate::outgoing::{self, Outgoing};
 use crate::param::{Param, typed};
@@ -26,45 +28,6 @@ use crate::store::PostgresStore;
 pub(crate) const EFFECT: &str =
     "INSERT INTO onefold.effects (key, operation, at) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING";
 pub(crate) const FORGET: &str = "DELETE FROM onefold.projections WHERE entity = $1";
-
-/// What a closure runs for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum About {
-    /// An operation.
-    Operation,
-    /// A message that came in.
-    Message(Handling),
-}
-
-/// How a message is handled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Handling {
-    /// The id that its sender gave it.
-    pub(crate) message: String,
-    /// 0, or the number of the permit.
-    pub(crate) round: u32,
-    /// Who handles it.
-    pub(crate) consumer: String,
-    /// By which build.
-    pub(crate) handler: String,
-}
-
-impl About {
-    /// A message that leaves this mark.
-    pub(crate) fn message(mark: &Mark) -> About {
-        let Mark { round, handler, identity, .. } = mark;
-        let (message, consumer) = (identity.message.as_str().to_owned(), identity.consumer.clone());
-        About::Message(Handling { message, round: *round, consumer, handler: handler.clone() })
-    }
-
-    /// What the messages that it makes are caused by.
-    fn cause(&self, operation: OperationId) -> Option<String> {
-        match self {
-            About::Message(handling) => Some(handling.message.clone()),
-            About::Operation => (operation != NO_OPERATION).then(|| operation.to_string()),
-        }
-    }
-}
 
 /// What messages are made with.
 pub(crate) struct Makes {
@@ -207,7 +170,7 @@ impl PostgresTx {
         sql: &str,
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<u64, TxError> {
-        refuse(sql)?;
+        may_send(sql)?;
         self.unseen = true;
         let done = match self.held.limit() {
             Some(limit) => {
@@ -225,7 +188,7 @@ impl PostgresTx {
         sql: &str,
         params: &[(&(dyn ToSql + Sync), Type)],
     ) -> Result<Vec<Row>, TxError> {
-        refuse(sql)?;
+        may_send(sql)?;
         self.unseen = true;
         let done = match self.held.limit() {
             Some(limit) => {
@@ -363,134 +326,6 @@ impl std::fmt::Debug for PostgresTx {
     }
 }
 
-/// First words of statements that begin, end or leave a transaction or change the session.
-const FORBIDDEN: &[&str] = &[
-    "abort",
-    "begin",
-    "commit",
-    "deallocate",
-    "discard",
-    "end",
-    "listen",
-    "prepare",
-    "release",
-    "reset",
-    "rollback",
-    "savepoint",
-    "set",
-    "start",
-    "unlisten",
-];
-
-/// Settings that are the layer's also within the transaction: whether the commit is durable, and how long statements
-/// run.
-const LAYERS_SETTINGS: &[&str] = &["statement_timeout", "synchronous_commit", "transaction_timeout"];
-
-/// The server takes one statement at a time here, so the first word says what it is.
-fn refuse(sql: &str) -> Result<(), TxError> {
-    let statement = first_token_on(sql);
-    let word: String =
-        statement.chars().take_while(|c| c.is_ascii_alphabetic()).map(|c| c.to_ascii_lowercase()).collect();
-    let set_local = || {
-        let rest = first_token_on(&statement[word.len()..]);
-        // As a word of its own: `local.x` and `local_x` are settings.
-        let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || "_.$\"".contains(c));
-        rest.get(..5).is_some_and(|next| next.eq_ignore_ascii_case("local")) && ends(&rest[5..])
-    };
-    if FORBIDDEN.contains(&word.as_str()) && !(word == "set" && set_local()) {
-        return Err(TxError::Refused(word));
-    }
-    if word == "set" {
-        let setting = setting(&first_token_on(&statement[word.len()..])["local".len()..]);
-        // A name in Unicode escapes may be any.
-        if LAYERS_SETTINGS.contains(&setting.as_str()) || setting == "u&" {
-            return Err(TxError::Refused(format!("set local {setting}")));
-        }
-    }
-    Ok(())
-}
-
-/// The name of a setting: its first letters, quoted or not.
-fn setting(sql: &str) -> String {
-    let name = first_token_on(sql).trim_start_matches('"');
-    let letters = name.chars().take_while(|c| c.is_ascii_alphanumeric() || "_&".contains(*c));
-    letters.map(|c| c.to_ascii_lowercase()).collect()
-}
-
-/// What begins at the first token: behind blanks, comments and empty statements.
-fn first_token_on(sql: &str) -> &str {
-    let mut rest = sql;
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';');
-        if let Some(line) = rest.strip_prefix("--") {
-            rest = line.find(['\n', '\r']).map_or("", |end| &line[end..]);
-        } else if rest.starts_with("/*") {
-            rest = behind_comment(rest);
-        } else {
-            return rest;
-        }
-    }
-}
-
-/// What follows a comment, which may hold others.
-fn behind_comment(sql: &str) -> &str {
-    let (bytes, mut depth, mut at) = (sql.as_bytes(), 0_u32, 0);
-    while at + 1 < bytes.len() {
-        match &bytes[at..at + 2] {
-            b"/*" => (depth, at) = (depth + 1, at + 2),
-            b"*/" => {
-                (depth, at) = (depth - 1, at + 2);
-                if depth == 0 {
-                    return &sql[at..];
-                }
-            }
-            _ => at += 1,
-        }
-    }
-    ""
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn statements_that_leave_the_transaction_are_refused_however_they_are_written() {
-        for sql in [
-            "COMMIT",
-            " ; commit",
-            "-- a word\nROLLBACK",
-            "/* a /* nested */ comment */ Begin",
-            ";;/**/--\r\nEND",
-            "SAVEPOINT a",
-            "SET search_path = evil",
-            "set session statement_timeout = 1",
-            "DISCARD ALL",
-            "SET local_app.tenant = 'x'",
-            "SET local.tenant = '7'",
-            "SET LOCAL synchronous_commit = off",
-            "set /* a */ local -- b\n Synchronous_Commit TO local",
-            "SET LOCAL \"synchronous_commit\" = off",
-            "SET LOCAL U&\"synchronous\\005Fcommit\" = off",
-            "SET LOCAL statement_timeout = 0",
-        ] {
-            assert!(matches!(refuse(sql), Err(TxError::Refused(_))), "{sql}");
-        }
-    }
-
-    #[test]
-    fn other_statements_pass() {
-        for sql in [
-            "INSERT INTO commits VALUES (1)",
-            "select 'COMMIT'",
-            "WITH a AS (SELECT 1) SELECT * FROM a",
-            "SET LOCAL lock_timeout = 5",
-            "SET LOCAL synchronous_commit_of_mine.x = off",
-            "UPDATE t SET a = 1",
-            "/* unfinished",
-            "",
-        ] {
-            assert!(refuse(sql).is_ok(), "{sql}");
-        }
-    }
+fn may_send(sql: &str) -> Result<(), TxError> {
+    forbidden(sql).map_or(Ok(()), |word| Err(TxError::Refused(word)))
 }

@@ -13,10 +13,11 @@ use tokio::time::timeout;
 
 use super::{Closure, PostgresWork, Stopped};
 use crate::PostgresTx;
+use crate::about::About;
 use crate::error::Failed;
 use crate::held::Held;
 use crate::store::PostgresStore;
-use crate::tx::{About, Makes};
+use crate::tx::Makes;
 
 /// What a closure has left, with the payload sealed.
 pub(crate) struct Finished {

@@ -107,7 +107,9 @@ pub(crate) async fn ended<A>(
 /// Why a transaction is undone whose statements went well.
 fn uncommitted(failed: Failed, code: Option<&SqlState>) -> Stopped {
     match failed {
-        Failed::Refused(why) | Failed::Denied(why) | Failed::Server(why) if code.is_some_and(is_of_the_work) => {
+        Failed::Refused(why) | Failed::Denied(why) | Failed::Server(why)
+            if code.is_some_and(is_of_the_work) =>
+        {
             let why = format!("what the closure wrote cannot be committed: {why}");
             Stopped::undone(Atomically::Stopped(why))
         }

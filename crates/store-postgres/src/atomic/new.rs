@@ -13,13 +13,13 @@ use tokio_postgres::types::{ToSql, Type};
 use super::ending::fate;
 use super::key_lock::{tried, trying};
 use super::{Answers, End, Finished, PostgresWork, Stopped, bounded, closure, ended, found, in_turn, lock};
+use crate::about::About;
 use crate::claim::{ClaimWork, version_number};
 use crate::error::Failed;
 use crate::held::Held;
 use crate::row::{self, duration_ms, get, micros, on_stale_number, retention_ms, state_number};
 use crate::server::Unanswered;
 use crate::store::PostgresStore;
-use crate::tx::About;
 
 /// The year 2000, from which the server counts, in microseconds of the Unix epoch.
 const YEAR_2000_US: i64 = 946_684_800_000_000;

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::ending::fate;
 use super::key_lock::{tried, trying};
 use super::{End, Finished, PostgresWork, Stopped, bounded, closure, ended, found};
+use crate::about::About;
 use crate::advance::AdvanceWork;
 use crate::ask::Within;
 use crate::batch::RawAdvanced;
@@ -18,7 +19,6 @@ use crate::guest::any_shard;
 use crate::held::Held;
 use crate::lanes::Work;
 use crate::store::PostgresStore;
-use crate::tx::About;
 
 /// Between the beginning and the closure's writes.
 const MARK: &str = "SAVEPOINT onefold";

@@ -11,12 +11,12 @@ use tokio_postgres::types::{ToSql, Type};
 use super::key_lock::{tried, trying};
 use super::next::commit;
 use super::{PostgresWork, Stopped, bounded, closure, found};
+use crate::about::About;
 use crate::advance::AdvanceWork;
 use crate::error::Failed;
 use crate::lanes::Work;
 use crate::row::{clock, get, state_bits, unreadable};
 use crate::store::PostgresStore;
-use crate::tx::About;
 
 /// Whether the record $2 is under the attempt $3, in one of the states $4.
 pub(crate) const STANDS: &str = concat!(
