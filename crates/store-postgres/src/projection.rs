@@ -74,10 +74,10 @@ impl Brings {
             let applied = match &known {
                 None => Applied::Newer,
                 Some(known) => {
-                    let (permit, entries) = what_comes_again(known, handling, tx).await?;
+                    let (permits, entries) = what_comes_again(known, &handling.consumer, tx).await?;
                     let Handling { round, handler, .. } = handling;
                     let again = Again { round: *round, message: self.operation, handler };
-                    known.judge_again(version, &again, permit.as_ref(), &entries)
+                    known.judge_again(version, &again, &permits, &entries)
                 }
             };
             // Where nothing stood, another transaction may have been faster: it is looked at again.
@@ -117,18 +117,17 @@ async fn known(entity: &[u8], tx: &mut PostgresTx) -> Result<Option<KnownVersion
     read().map(Some).map_err(TxError::Unreadable)
 }
 
-/// The permit in whose round a message is handled, and what stands of the message that brought the known version.
+/// The permits of the consumer, and what stands of the message that brought the known version.
 async fn what_comes_again(
     known: &KnownVersion,
-    handling: &Handling,
+    consumer: &str,
     tx: &mut PostgresTx,
-) -> Result<(Option<Permit>, Vec<InboxEntry>), TxError> {
-    let Some(message) = known.message else { return Ok((None, Vec::new())) };
-    let rows = tx.query(permits::OF, &[&handling.consumer.as_bytes()]).await?;
+) -> Result<(Vec<Permit>, Vec<InboxEntry>), TxError> {
+    let Some(message) = known.message else { return Ok((Vec::new(), Vec::new())) };
+    let rows = tx.query(permits::OF, &[&consumer.as_bytes()]).await?;
     let permits = rows.iter().map(permits::permit).collect::<Result<Vec<_>, _>>();
     let permits = permits.map_err(TxError::Unreadable)?;
-    let permit = permits.into_iter().find(|permit| permit.number == handling.round);
     let id = message.as_bytes().as_slice();
     let rows = tx.query(inbox_row::OF, &[&None::<i64>, &id]).await?;
-    Ok((permit, Standing::of(&rows).map_err(TxError::Unreadable)?.entries))
+    Ok((permits, Standing::of(&rows).map_err(TxError::Unreadable)?.entries))
 }

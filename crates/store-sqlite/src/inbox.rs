@@ -3,7 +3,7 @@
 //! The one write lock is held, so what is looked at first is still so when it is written, and `(id, round)` is unique
 //! all the same. What an entry means is not judged here: rows that stand in the way are handed back.
 
-use onefold_core::{ActKind, FingerprintBuilder, InboxEntry, InboxState, Message, OperationId};
+use onefold_core::{ActKind, InboxEntry, InboxState, Message, OperationId};
 use onefold_store::codec::{encode_message, message_length};
 use onefold_store::{Consumed, DeliveryCounts, Mark, Sealer, crash};
 use rusqlite::{OptionalExtension, params};
@@ -95,12 +95,7 @@ impl MarkWork {
     pub(crate) fn is_newer(&self, batch: &Batch<'_>) -> Result<bool, JobError> {
         let mark = &self.mark;
         let Some(versioned) = &mark.versioned else { return Ok(true) };
-        let entity = FingerprintBuilder::new(batch.identity_key)
-            .part("consumer", mark.identity.consumer.as_bytes())
-            .part("source", mark.identity.source.as_bytes())
-            .part("entity", versioned.entity.as_bytes())
-            .finish()
-            .digest;
+        let entity = versioned.digest(&mark.identity, batch.identity_key);
         let known: Option<(i64, [u8; 32])> = batch
             .connection
             .prepare_cached(VERSION)?

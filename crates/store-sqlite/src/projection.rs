@@ -4,7 +4,7 @@
 //! round of a permit is judged by [`KnownVersion`].
 
 use onefold_core::{InboxEntry, OperationId, Permit, StoreTime};
-use onefold_store::{Again, Applied, KnownVersion, Mark};
+use onefold_store::{Again, Applied, KnownVersion};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::closure::About;
@@ -45,9 +45,9 @@ impl Brings<'_> {
         let applied = match (known, self.about) {
             (None, _) => Applied::Newer,
             (Some(known), About::Message(mark)) if mark.round > 0 => {
-                let (permit, entries) = what_comes_again(&known, mark, connection)?;
+                let (permits, entries) = what_comes_again(&known, &mark.identity.consumer, connection)?;
                 let again = Again { round: mark.round, message: mark.id, handler: &mark.handler };
-                known.judge_again(version, &again, permit.as_ref(), &entries)
+                known.judge_again(version, &again, &permits, &entries)
             }
             (Some(known), _) => known.judge(version),
         };
@@ -76,14 +76,13 @@ fn known(row: &Row<'_>) -> rusqlite::Result<KnownVersion> {
     Ok(KnownVersion { version: row.get(0)?, round: row.get(1)?, message })
 }
 
-/// The permit in whose round a message is handled, and what stands of the message that brought the known version.
+/// The permits of the consumer, and what stands of the message that brought the known version.
 fn what_comes_again(
     known: &KnownVersion,
-    mark: &Mark,
+    consumer: &str,
     connection: &Connection,
-) -> rusqlite::Result<(Option<Permit>, Vec<InboxEntry>)> {
-    let Some(message) = known.message else { return Ok((None, Vec::new())) };
-    let permits = permits::of(Some(&mark.identity.consumer), connection)?;
-    let permit = permits.into_iter().find(|permit| permit.number == mark.round);
-    Ok((permit, inbox_row::entries(message, connection)?))
+) -> rusqlite::Result<(Vec<Permit>, Vec<InboxEntry>)> {
+    let Some(message) = known.message else { return Ok((Vec::new(), Vec::new())) };
+    let permits = permits::of(Some(consumer), connection)?;
+    Ok((permits, inbox_row::entries(message, connection)?))
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onefold_core::contract::Retention;
 use onefold_core::{
-    Act, Fingerprint, InboxEntry, InboxState, Kept, Key, Message, MessageIdentity, OperationId, Permit,
-    StoreTime, TypedValue,
+    Act, Fingerprint, FingerprintBuilder, IdentityKey, InboxEntry, InboxState, Kept, Key, Message,
+    MessageIdentity, OperationId, Permit, StoreTime, TypedValue,
 };
 
 use crate::{AtomicStore, Ended, Finish, OperationStore, StoreError};
@@ -58,6 +58,17 @@ pub struct Versioned {
     pub entity: String,
     /// Grows with each change. Of two messages with one version the first counts.
     pub version: i64,
+}
+
+impl Versioned {
+    /// The digest of the entity, for messages of this consumer and source.
+    pub fn digest(&self, of: &MessageIdentity, secret: &IdentityKey) -> [u8; 32] {
+        let entity = FingerprintBuilder::new(secret)
+            .part("consumer", of.consumer.as_bytes())
+            .part("source", of.source.as_bytes())
+            .part("entity", self.entity.as_bytes());
+        entity.finish().digest
+    }
 }
 
 /// What became of a delivery.

@@ -43,20 +43,21 @@ impl KnownVersion {
         }
     }
 
-    /// What becomes of a version that comes in the round of `permit`; `entries` are those of the message that brought
-    /// the one that stands.
+    /// What becomes of a version that comes in a permit's round; `permits` are those of its consumer, `entries` those of
+    /// the message that brought the version that stands.
     pub fn judge_again(
         &self,
         version: i64,
         again: &Again<'_>,
-        permit: Option<&Permit>,
+        permits: &[Permit],
         entries: &[InboxEntry],
     ) -> Applied {
+        let is_let_through = || {
+            let permit = permits.iter().find(|permit| permit.number == again.round);
+            permit.is_some_and(|permit| permit.brings_again(entries, again.handler))
+        };
         let comes_again = again.round > self.round
-            && self.message.is_some_and(|message| {
-                message == again.message
-                    || permit.is_some_and(|permit| permit.brings_again(entries, again.handler))
-            });
+            && self.message.is_some_and(|message| message == again.message || is_let_through());
         if comes_again { Applied::Newer } else { self.judge(version) }
     }
 }
@@ -76,17 +77,17 @@ mod tests {
     #[test]
     fn a_message_does_not_stand_against_itself_but_within_its_round() {
         assert_eq!(known(0, Some(THIS)).judge(7), Applied::Equal);
-        assert_eq!(known(0, Some(THIS)).judge_again(7, &AGAIN, None, &[]), Applied::Newer);
-        assert_eq!(known(3, Some(THIS)).judge_again(7, &AGAIN, None, &[]), Applied::Equal);
-        assert_eq!(known(3, Some(THIS)).judge_again(8, &AGAIN, None, &[]), Applied::Newer);
+        assert_eq!(known(0, Some(THIS)).judge_again(7, &AGAIN, &[], &[]), Applied::Newer);
+        assert_eq!(known(3, Some(THIS)).judge_again(7, &AGAIN, &[], &[]), Applied::Equal);
+        assert_eq!(known(3, Some(THIS)).judge_again(8, &AGAIN, &[], &[]), Applied::Newer);
     }
 
     #[test]
     fn what_no_permit_brings_again_stands() {
         for message in [None, Some(OTHER)] {
-            assert_eq!(known(0, message).judge_again(6, &AGAIN, None, &[]), Applied::Superseded);
-            assert_eq!(known(0, message).judge_again(7, &AGAIN, None, &[]), Applied::Equal);
-            assert_eq!(known(0, message).judge_again(8, &AGAIN, None, &[]), Applied::Newer);
+            assert_eq!(known(0, message).judge_again(6, &AGAIN, &[], &[]), Applied::Superseded);
+            assert_eq!(known(0, message).judge_again(7, &AGAIN, &[], &[]), Applied::Equal);
+            assert_eq!(known(0, message).judge_again(8, &AGAIN, &[], &[]), Applied::Newer);
         }
     }
 }

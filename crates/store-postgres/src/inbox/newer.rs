@@ -1,6 +1,5 @@
 //! Whether a message brings a newer version of what it is about.
 
-use onefold_core::FingerprintBuilder;
 use onefold_store::crash;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -20,12 +19,7 @@ impl MarkWork {
     pub(crate) async fn is_newer(&self, held: &Held, store: &PostgresStore) -> Result<bool, Failed> {
         let mark = &self.mark;
         let Some(versioned) = &mark.versioned else { return Ok(true) };
-        let entity = FingerprintBuilder::new(store.secret())
-            .part("consumer", mark.identity.consumer.as_bytes())
-            .part("source", mark.identity.source.as_bytes())
-            .part("entity", versioned.entity.as_bytes())
-            .finish()
-            .digest;
+        let entity = versioned.digest(&mark.identity, store.secret());
         let params: [(&(dyn ToSql + Sync), Type); 4] = [
             (&entity.as_slice(), Type::BYTEA),
             (&versioned.version, Type::INT8),
