@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use onefold_core::Message;
-use onefold_store::Ended;
+use onefold_store::{Ended, StoreError};
+use onefold_store_postgres::TxError;
 use onefold_store_sqlite::Applied;
 use parking_lot::Mutex;
 
@@ -96,8 +97,13 @@ impl Desk {
         }
     }
 
-    /// Lays the answer down.
+    /// Lays the answer down. With most that failed the closure can no longer succeed.
     pub(super) fn answer(&self, answer: Result<Answer, AnyError>) {
+        if let Err(error) = &answer
+            && !may_go_on(error)
+        {
+            self.note_failed(error);
+        }
         let mut papers = self.0.lock();
         papers.lies = Lies::Answered(answer);
         let looks = papers.looks.take();
@@ -131,6 +137,18 @@ impl Desk {
             }
         }
         ended
+    }
+}
+
+/// Whether the desk has nothing against a closure that goes on after this.
+fn may_go_on(error: &AnyError) -> bool {
+    match error {
+        // The id is another message's: nothing was written.
+        AnyError::Postgres(TxError::IdTaken(_)) => true,
+        AnyError::Sqlite(rusqlite::Error::ToSqlConversionFailure(why)) => why.is::<StoreError>(),
+        // The store itself looks after it, and runs the closure again where the server asks for that.
+        AnyError::Postgres(TxError::Database(_)) => true,
+        _ => false,
     }
 }
 

@@ -9,8 +9,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use onefold_store::{Ended, StoreError};
-use onefold_store_postgres::{Ending, PostgresTx, PostgresWork, TxError};
+use onefold_store::Ended;
+use onefold_store_postgres::{Ending, PostgresTx, PostgresWork};
 use onefold_store_sqlite::{SqliteTx, SqliteWork};
 use parking_lot::Mutex;
 
@@ -55,12 +55,7 @@ impl AnyWork {
                 let asked = desk.asked();
                 let asked = asked.expect("on SQLite a closure waits for nothing but its transaction");
                 let answer = sqlite(asked, tx);
-                if let Err(error) = &answer {
-                    again = again.or_else(|| contended(error));
-                    if !goes_on(error) {
-                        desk.note_failed(error);
-                    }
-                }
+                again = again.or_else(|| contended(answer.as_ref().err()?));
                 desk.answer(answer);
             }
         })
@@ -125,29 +120,10 @@ async fn drive(mut running: Ending<'_>, desk: &Desk, tx: &mut PostgresTx) -> End
             }
         });
         match came.await {
-            Came::Answer(answer) => {
-                if let Err(error) = &answer
-                    && !goes_on(error)
-                {
-                    desk.note_failed(error);
-                }
-                desk.answer(answer);
-            }
+            Came::Answer(answer) => desk.answer(answer),
             Came::Ended(ended) => return desk.ended(ended),
             Came::Left => {}
         }
-    }
-}
-
-/// Whether the desk has nothing against a closure that goes on after this.
-fn goes_on(error: &AnyError) -> bool {
-    match error {
-        // The id is another message's: nothing was written.
-        AnyError::Postgres(TxError::IdTaken(_)) => true,
-        AnyError::Sqlite(rusqlite::Error::ToSqlConversionFailure(why)) => why.is::<StoreError>(),
-        // The store itself looks after it, and runs the closure again where the server asks for that.
-        AnyError::Postgres(TxError::Database(_)) => true,
-        _ => false,
     }
 }
 
