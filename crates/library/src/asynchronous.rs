@@ -3,12 +3,12 @@
 
 use std::future::Future;
 
-use onefold_store_postgres::Ending;
+use onefold_store_postgres::{Ending, PostgresTx};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::inbox::ConsumeStore;
-use crate::postgres::PostgresTx;
+use crate::ties::Ties;
 use crate::verdict::{BoxError, Verdict};
 use crate::{AtomicStore, Call, CallError, Done, Onefold};
 
@@ -17,15 +17,6 @@ mod inbox;
 
 pub use companion::Writes;
 pub use inbox::Handler;
-
-/// What the messages of a closure are tied to.
-#[derive(Clone, Debug, Default)]
-pub struct Ties {
-    /// The workflow.
-    pub correlation: Option<String>,
-    /// The trace, as a `traceparent`.
-    pub trace: Option<String>,
-}
 
 /// A store whose closures are async.
 pub trait AsyncStore: AtomicStore<Work: 'static> + ConsumeStore + 'static {
@@ -119,7 +110,7 @@ impl<S: AsyncStore> Onefold<S> {
         T: Serialize + DeserializeOwned + Send + 'static,
         F: for<'a> Work<'a, T, S::Tx> + Clone + Send + 'static,
     {
-        let ties = Ties { correlation: call.correlation_id.clone(), trace: call.traceparent.clone() };
+        let ties = Ties::of(&call);
         self.perform(call, |word| {
             S::work(ties, move |tx| {
                 let (work, word) = (work.clone(), word.clone());

@@ -103,11 +103,7 @@ impl Inbox<SqliteStore> {
         let handler = std::sync::Arc::new(handler);
         Consumer::new(self.0.clone(), move |message, word| {
             let handler = handler.clone();
-            SqliteWork::new(move |tx| {
-                tx.correlate(message.header(CORRELATION_ID));
-                tx.trace(message.header(TRACEPARENT));
-                ended(handler(tx, &message), &word)
-            })
+            SqliteWork::new(move |tx| handled(tx, &message, &word, &*handler))
         })
     }
 
@@ -121,18 +117,22 @@ impl Inbox<SqliteStore> {
     {
         self.0
             .handle(message, move |message, word| {
-                SqliteWork::new(move |tx| {
-                    tx.correlate(message.header(CORRELATION_ID));
-                    tx.trace(message.header(TRACEPARENT));
-                    ended(handler(tx, &message), &word)
-                })
+                SqliteWork::new(move |tx| handled(tx, &message, &word, &mut handler))
             })
             .await
     }
 }
 
-/// The end of a handler; where the database asks for another run, that.
-fn ended(said: Result<Handled, BoxError>, word: &onefold_messages::Word) -> Ended {
+/// The end of a handler of this message; where the database asks for another run, that.
+fn handled(
+    tx: &mut SqliteTx<'_>,
+    message: &Incoming,
+    word: &onefold_messages::Word,
+    handler: impl FnOnce(&mut SqliteTx<'_>, &Incoming) -> Result<Handled, BoxError>,
+) -> Ended {
+    tx.correlate(message.header(CORRELATION_ID));
+    tx.trace(message.header(TRACEPARENT));
+    let said = handler(tx, message);
     let again = said.as_ref().err().and_then(|error| contended(&**error));
     let ended = word.of(said);
     again.map_or(ended, Ended::Again)

@@ -29,6 +29,7 @@ mod resumable;
 mod sqlite;
 mod standing;
 mod task;
+mod ties;
 mod transaction;
 mod typed;
 mod verdict;

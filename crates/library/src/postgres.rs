@@ -25,7 +25,8 @@ use std::sync::Arc;
 pub use onefold_store_postgres::{Address, OpenError, Options, Param, PostgresStore, PostgresTx, TxError};
 use onefold_store_postgres::{Ending, PostgresWork};
 
-pub use crate::asynchronous::{AsyncStore, Handler, Ties, Work, Writes};
+pub use crate::asynchronous::{AsyncStore, Handler, Work, Writes};
+pub use crate::ties::Ties;
 use crate::{AtomicEngine, Limits, Onefold};
 
 mod beside;
@@ -42,8 +43,7 @@ impl AsyncStore for PostgresStore {
         mut closure: impl for<'a> FnMut(&'a mut PostgresTx) -> Ending<'a> + Send + 'static,
     ) -> PostgresWork {
         PostgresWork::new(move |tx| {
-            tx.correlate(ties.correlation.as_deref());
-            tx.trace(ties.trace.as_deref());
+            ties.on_postgres(tx);
             closure(tx)
         })
     }

@@ -9,6 +9,7 @@ use rusqlite::ErrorCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::ties::Ties;
 use crate::verdict::{BoxError, Verdict};
 use crate::{AtomicEngine, Call, CallError, Done, Limits, Onefold};
 
@@ -90,12 +91,11 @@ impl Onefold<SqliteStore> {
         T: Serialize + DeserializeOwned + Send + 'static,
         F: FnMut(&mut SqliteTx<'_>) -> Result<Verdict<T>, BoxError> + Send + 'static,
     {
-        let (correlation, trace) = (call.correlation_id.clone(), call.traceparent.clone());
+        let ties = Ties::of(&call);
         self.perform(call, |word| {
             let mut work = work;
             SqliteWork::new(move |tx| {
-                tx.correlate(correlation.as_deref());
-                tx.trace(trace.as_deref());
+                ties.on_sqlite(tx);
                 let said = work(tx);
                 let contended = match &said {
                     Err(error) | Ok(Verdict::Unknown { error }) => contended(&**error),

@@ -11,7 +11,7 @@ use super::work::rows;
 use super::{AnyError, AnyRow, AnyStore, AnyWork, ToValue};
 use crate::Onefold;
 use crate::beside::{AccessError, Left, write};
-use crate::postgres::Ties;
+use crate::ties::Ties;
 
 impl Onefold<AnyStore> {
     /// Runs one statement of the service's own, in a transaction of its own; returns how many rows it changed. Nothing

@@ -18,7 +18,8 @@ use onefold_store_postgres::{Ending, PostgresStore};
 use onefold_store_sqlite::SqliteStore;
 
 use super::{AnyTx, AnyWork};
-use crate::postgres::{AsyncStore, Ties};
+use crate::asynchronous::AsyncStore;
+use crate::ties::Ties;
 
 /// A SQLite file or a PostgreSQL database.
 pub struct AnyStore(pub(super) One);

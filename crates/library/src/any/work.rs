@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use super::desk::{Answer, Ask, Desk};
 use super::value::{Value, bind};
 use super::{AnyError, AnyRow, AnyTx};
-use crate::postgres::Ties;
 use crate::sqlite::contended;
+use crate::ties::Ties;
 
 type Closure = dyn for<'a> FnMut(&'a mut AnyTx) -> Ending<'a> + Send;
 
@@ -41,8 +41,7 @@ impl AnyWork {
     pub(super) fn on_sqlite(&self) -> SqliteWork {
         let work = self.clone();
         SqliteWork::new(move |tx| {
-            tx.correlate(work.ties.correlation.as_deref());
-            tx.trace(work.ties.trace.as_deref());
+            work.ties.on_sqlite(tx);
             let desk = Desk::default();
             let mut at_desk = AnyTx::at(desk.clone(), tx.operation());
             let mut running = work.closure.lock()(&mut at_desk);
@@ -64,8 +63,7 @@ impl AnyWork {
     pub(super) fn on_postgres(&self) -> PostgresWork {
         let work = self.clone();
         PostgresWork::new(move |tx| {
-            tx.correlate(work.ties.correlation.as_deref());
-            tx.trace(work.ties.trace.as_deref());
+            work.ties.on_postgres(tx);
             let work = work.clone();
             Box::pin(async move {
                 let desk = Desk::default();

@@ -3,11 +3,12 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use onefold_store_postgres::PostgresTx;
 use serde::de::DeserializeOwned;
 
-use super::{AsyncStore, Ties};
+use super::AsyncStore;
 use crate::companion::{Settled, ended};
-use crate::postgres::PostgresTx;
+use crate::ties::Ties;
 use crate::{BoxError, CallError, Onefold, Operation};
 
 /// An async closure over the open transaction and a settled operation, whose future may be sent between threads.
@@ -39,7 +40,8 @@ impl<S: AsyncStore> Onefold<S> {
     {
         self.accompany(operation, move |settled: Settled<T>| {
             let (write, settled) = (write.clone(), Arc::new(settled));
-            let ties = Ties { correlation: settled.correlation_id().map(str::to_owned), trace: None };
+            let ties =
+                Ties { correlation_id: settled.correlation_id().map(str::to_owned), traceparent: None };
             S::work(ties, move |tx| {
                 let (write, settled) = (write.clone(), settled.clone());
                 Box::pin(async move { ended(settled.id(), write(tx, settled.clone()).await) })

@@ -4,11 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 
 use onefold_core::{CORRELATION_ID, TRACEPARENT};
+use onefold_store_postgres::PostgresTx;
 
-use super::{AsyncStore, Ties};
+use super::AsyncStore;
 use crate::BoxError;
 use crate::inbox::{Consumer, Handled, Handling, Inbound, Inbox, Incoming};
-use crate::postgres::PostgresTx;
+use crate::ties::Ties;
 
 /// An async handler over the open transaction and a message, whose future may be sent between threads. Implemented
 /// for all of them: `async move |tx: &mut PostgresTx, message: Arc<Incoming>| { … }`.
@@ -62,7 +63,8 @@ where
     F: for<'a> Handler<'a, S::Tx> + Clone + Send + 'static,
 {
     let said = |header| message.header(header).map(str::to_owned);
-    S::work(Ties { correlation: said(CORRELATION_ID), trace: said(TRACEPARENT) }, move |tx| {
+    let ties = Ties { correlation_id: said(CORRELATION_ID), traceparent: said(TRACEPARENT) };
+    S::work(ties, move |tx| {
         let (handler, message, word) = (handler.clone(), message.clone(), word.clone());
         Box::pin(async move { word.of(handler(tx, message).await) })
     })
