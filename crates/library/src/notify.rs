@@ -61,6 +61,10 @@ impl Notify {
     }
 
     /// The same in a transaction on either database.
+    ///
+    /// # Errors
+    /// The database's: nothing is written. Only where the effect's message goes to another destination may the closure go
+    /// on. Cancellation: a closure that drops this future cannot commit.
     #[cfg(feature = "postgres")]
     pub async fn once_on_any(
         &self,

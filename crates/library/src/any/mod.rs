@@ -118,7 +118,11 @@ pub enum AnyOpenError {
 }
 
 impl AnyStore {
-    /// A file that may be the service's own.
+    /// Over a SQLite file, which is made if there is none; whether the service's own tables may be in it says
+    /// `options.file_use`. Blocks.
+    ///
+    /// # Errors
+    /// [`AnyOpenError::Sqlite`]: everything is looked at before anything is changed.
     pub fn sqlite(
         path: impl AsRef<Path>,
         options: onefold_store_sqlite::Options,
@@ -126,7 +130,10 @@ impl AnyStore {
         Ok(AnyStore(One::Sqlite(SqliteStore::open(path, options)?)))
     }
 
-    /// A database on a server. Must be called in a tokio runtime.
+    /// Over a database on a server. Must be called in a tokio runtime, which is needed for as long as the store is used.
+    ///
+    /// # Errors
+    /// [`AnyOpenError::Postgres`]. Cancellation: nothing has changed but perhaps the schema, by whole migrations.
     pub async fn postgres(
         address: &Address,
         options: onefold_store_postgres::Options,
