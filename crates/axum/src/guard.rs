@@ -8,7 +8,7 @@ use http::Request;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use onefold_canon::BodyHasher;
 use onefold_core::path::{normal_path, normal_query};
-use onefold_core::{CORRELATION_ID, Identity, Problem, TRACEPARENT, correlation_id, traceparent};
+use onefold_core::{Identity, Problem};
 use onefold_http::{ProblemDocument, RequestHead, answers, body_kind, fingerprint, header_key};
 use onefold_library::OperationId;
 
@@ -56,14 +56,8 @@ pub(crate) async fn admit(shared: &Shared, request: Request<Body>) -> Result<Adm
     let operation = contract.operation.clone();
     let id = Identity { scope: scope.clone(), operation, key: key.clone() };
     let id = id.id(&shared.secret, contract.key.time);
-    let mut call = shared.operation.call_as(scope, key, fingerprint);
     let said = |name| parts.headers.get(name).and_then(|said| said.to_str().ok());
-    if let Some(said) = said(CORRELATION_ID).and_then(correlation_id) {
-        call = call.correlated(said);
-    }
-    if let Some(said) = said(TRACEPARENT).and_then(traceparent) {
-        call = call.traced(said);
-    }
+    let call = shared.operation.call_as(scope, key, fingerprint).tied(said);
     parts.extensions.insert(Protected(call));
     Ok(Admitted { request: Request::from_parts(parts, Body::from(bytes)), operation: Some(id) })
 }

@@ -41,7 +41,7 @@ pub use inbox::{
     Delivery, InboxEntry, InboxState, MessageIdentity, NotAnInboxState, Permit, Revoked, judge_delivery,
 };
 pub use key::{Key, KeyError};
-pub use origin::{CAUSATION_ID, CORRELATION_ID, Origin, TRACEPARENT, correlation_id, traceparent};
+pub use origin::{CAUSATION_ID, CORRELATION_ID, Origin, TRACEPARENT, header_id, traceparent};
 pub use outbox::{Message, NotAnOutboxState, OutboxEntry, OutboxState, effect_message_id, outgoing_id};
 pub use outcome::Outcome;
 pub use printable::printable;

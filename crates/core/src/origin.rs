@@ -16,8 +16,8 @@ const ID_BYTES_MAX: usize = 255;
 /// The longest trace context that is handed on, in bytes: later versions may be longer than today's 55.
 const TRACEPARENT_BYTES_MAX: usize = 255;
 
-/// A correlation id as a header says it: visible ASCII. Anything else ties nothing together and is left out.
-pub fn correlation_id(said: &str) -> Option<&str> {
+/// The id of a workflow or of a cause as a header says it: visible ASCII. Anything else is left out.
+pub fn header_id(said: &str) -> Option<&str> {
     let fits = (1..=ID_BYTES_MAX).contains(&said.len());
     Some(said).filter(|said| fits && said.bytes().all(|byte| byte.is_ascii_graphic()))
 }
@@ -55,8 +55,8 @@ impl Message {
     /// With the lines of this origin, but for those that it has itself and those that cannot stand in a header.
     pub fn coming_from(mut self, origin: &Origin) -> Message {
         let lines = [
-            (CORRELATION_ID, origin.correlation_id.as_deref().and_then(correlation_id)),
-            (CAUSATION_ID, origin.causation_id.as_deref().and_then(correlation_id)),
+            (CORRELATION_ID, origin.correlation_id.as_deref().and_then(header_id)),
+            (CAUSATION_ID, origin.causation_id.as_deref().and_then(header_id)),
             (TRACEPARENT, origin.traceparent.as_deref().and_then(traceparent)),
         ];
         for (name, value) in lines {

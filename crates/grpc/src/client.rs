@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use onefold_client::{OperationKey, OperationLayer, OperationService, Profile};
-use onefold_core::{CORRELATION_ID, TRACEPARENT, correlation_id, traceparent};
+use onefold_core::{CORRELATION_ID, TRACEPARENT, header_id, traceparent};
 use tonic::body::Body;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint, Error};
@@ -84,7 +84,7 @@ pub trait Correlate {
 
 impl<M> Correlate for Request<M> {
     fn correlated(mut self, id: &str) -> Request<M> {
-        if let Some(id) = correlation_id(id).and_then(|id| MetadataValue::try_from(id).ok()) {
+        if let Some(id) = header_id(id).and_then(|id| MetadataValue::try_from(id).ok()) {
             self.metadata_mut().insert(CORRELATION_ID, id);
         }
         self

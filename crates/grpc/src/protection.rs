@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use onefold_canon::{BodyHasher, BodyKind};
-use onefold_core::{CORRELATION_ID, FingerprintBuilder, Problem, TRACEPARENT, correlation_id, traceparent};
+use onefold_core::{FingerprintBuilder, Problem};
 use onefold_http::{ProblemDocument, answers};
 use onefold_library::{AtomicStore, Call, Onefold, Operation, SqliteStore};
 use prost::Message;
@@ -134,15 +134,8 @@ impl<S: AtomicStore> Protection<S> {
             .part("grpc-method", self.method.as_bytes())
             .part(part, value)
             .finish();
-        let mut call = self.operation.call_as(scope, key, fingerprint);
         let said = |name| request.metadata().get(name).and_then(|said| said.to_str().ok());
-        if let Some(said) = said(CORRELATION_ID).and_then(correlation_id) {
-            call = call.correlated(said);
-        }
-        if let Some(said) = said(TRACEPARENT).and_then(traceparent) {
-            call = call.traced(said);
-        }
-        Ok(Some(call))
+        Ok(Some(self.operation.call_as(scope, key, fingerprint).tied(said)))
     }
 
     pub(crate) fn onefold(&self) -> &Onefold<S> {

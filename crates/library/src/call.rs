@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use onefold_core::contract::OnStale;
-use onefold_core::{Fingerprint, Identity, IdentityKey, Scope};
+use onefold_core::{
+    CORRELATION_ID, Fingerprint, Identity, IdentityKey, Scope, TRACEPARENT, header_id, traceparent,
+};
 
 use crate::Operation;
 use crate::operation::fingerprint;
@@ -40,6 +42,15 @@ impl Call {
     pub fn traced(mut self, traceparent: impl Into<String>) -> Call {
         self.traceparent = Some(traceparent.into());
         self
+    }
+
+    /// Correlated and traced by what the headers of whoever calls say of it; `said` gives the value of a header. What is
+    /// malformed is left out.
+    pub fn tied<'h>(self, said: impl Fn(&'static str) -> Option<&'h str>) -> Call {
+        let Call { correlation_id, traceparent: trace, .. } = self;
+        let correlation_id = said(CORRELATION_ID).and_then(header_id).map(str::to_owned).or(correlation_id);
+        let traceparent = said(TRACEPARENT).and_then(traceparent).map(str::to_owned).or(trace);
+        Call { correlation_id, traceparent, ..self }
     }
 
     /// The caller's key, as the caller gave it.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
 use onefold_core::contract::KEY_HEADER;
-use onefold_core::{CAUSATION_ID, CORRELATION_ID, Message, correlation_id};
+use onefold_core::{CAUSATION_ID, CORRELATION_ID, Message, header_id};
 use onefold_http::strip_hop_by_hop;
 use onefold_messages::intake::Verdict;
 use onefold_messages::{Intake, Sending, Sink, wire};
@@ -114,7 +114,7 @@ fn headers(message: &Message) -> HeaderMap {
     }
     // These two are no word of the layer: the first is the sender's, the second the id that the sender gave.
     for name in [CORRELATION_ID, CAUSATION_ID] {
-        wire::line(&message.headers, name).and_then(correlation_id).iter().for_each(|id| add(name, id));
+        wire::line(&message.headers, name).and_then(header_id).iter().for_each(|id| add(name, id));
     }
     add(wire::MESSAGE_ID, message.id.as_str());
     message.ordering_key.iter().for_each(|key| add(wire::ORDERING_KEY, key));
