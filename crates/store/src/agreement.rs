@@ -11,7 +11,7 @@ use onefold_core::StoreTime;
 use crate::{Finding, Gravity};
 
 /// Clocks that are further apart than this are worth a word: what keeps clocks keeps them within a fraction of it.
-pub const CLOCKS_APART_MAX: Duration = Duration::from_secs(5);
+const CLOCKS_APART_MAX: Duration = Duration::from_secs(5);
 
 /// Looks at the clock of a store that has one of its own. `host` is what the host's clock said before it was asked and when it
 /// had answered: its answer is from between the two.

@@ -25,7 +25,7 @@ mod seal;
 mod steps;
 mod timeline;
 
-pub use agreement::{CLOCKS_APART_MAX, clock_beside_the_hosts, clock_of_the_host};
+pub use agreement::{clock_beside_the_hosts, clock_of_the_host};
 pub use atomic::{
     Applied, AtomicStore, Atomically, Ended, Entry, Finish, NO_OPERATION, Versions, WriteStore, Written,
 };
