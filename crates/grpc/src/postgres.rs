@@ -52,7 +52,8 @@ where
     type Running = Running;
 }
 
-/// The stores whose closures are async.
+/// The stores whose closures are async. A trait of this crate over [`AsyncStore`], so that the compiler knows that
+/// SQLite's store, which has methods of the same names, is none of them.
 pub trait Async: AsyncStore {}
 
 impl Async for PostgresStore {}
