@@ -5,14 +5,14 @@
 //! whole answer ends an operation.
 
 mod attempt;
+mod carrying;
+mod once;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Method, header};
+use http::Method;
 use reqwest::Request;
-use rustls_platform_verifier::BuilderVerifierExt;
-use tokio_rustls::rustls;
 
 use crate::answer::Ended;
 use crate::call::{Call, Past};
@@ -23,12 +23,9 @@ use crate::key::OperationKey;
 use crate::policy::{Policy, Repeat};
 use crate::profile::{Carrier, DoesNotFit, Profile};
 use attempt::Attempt;
+use carrying::carry;
 
-/// How long a connection may take to be made: a host that is there answers within.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// How long an idle connection is kept. Servers close theirs after five seconds and more; a request that is written
-/// into a closing one is lost.
-const IDLE_MAX: Duration = Duration::from_secs(3);
+pub use once::once_client;
 
 /// Sends requests, each under one key, until they are settled. Cheap to clone.
 #[derive(Clone)]
@@ -161,10 +158,9 @@ impl ClientBuilder {
     /// remembers a key.
     pub fn build(self) -> Result<Client, ClientError> {
         let profile = self.profile.unwrap_or_else(Profile::onefold);
-        if let Some(window) = profile.window
-            && self.policy.deadline > window
-        {
-            return Err(ClientError::Outlasts { deadline: self.policy.deadline, window });
+        let deadline = self.policy.deadline;
+        if let Some(window) = profile.outlasted_by(deadline) {
+            return Err(ClientError::Outlasts { deadline, window });
         }
         let http = once_client(|ours| match self.http {
             Some(change) => change(ours),
@@ -179,41 +175,6 @@ impl ClientBuilder {
             watch: self.watch,
         })))
     }
-}
-
-/// A client of reqwest that sends each request once: it repeats nothing and follows no redirect, whatever `change`
-/// says. For those who count their attempts themselves.
-///
-/// # Errors
-/// [`ClientError::Setup`]: the settings cannot be had.
-pub fn once_client(
-    change: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
-) -> Result<reqwest::Client, ClientError> {
-    let tls = tls().map_err(|error| ClientError::Setup(error.into()))?;
-    let ours = reqwest::Client::builder()
-        .tls_backend_preconfigured(tls)
-        .connect_timeout(CONNECT_MAX)
-        .pool_idle_timeout(IDLE_MAX);
-    let http = change(ours).retry(reqwest::retry::never()).redirect(reqwest::redirect::Policy::none());
-    http.build().map_err(|error| ClientError::Setup(error.into()))
-}
-
-/// ring, and the certificates of the system; where it has none (an image without files), those of Mozilla.
-fn tls() -> Result<rustls::ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = || {
-        rustls::ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()
-    };
-    let trusting = match builder()?.with_platform_verifier() {
-        Ok(trusting) => trusting,
-        Err(_) => {
-            let mozilla = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-            builder()?.with_root_certificates(mozilla)
-        }
-    };
-    let mut tls = trusting.with_no_client_auth();
-    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(tls)
 }
 
 impl Client {
@@ -268,9 +229,8 @@ impl Client {
             let (intentions, name) = (intentions.clone(), name.to_owned());
             blocking(move || intentions.begin(&name)).await?
         };
-        if let Some(window) = self.0.profile.window
-            && begun.found
-            && begun.age + self.0.policy.deadline > window
+        if begun.found
+            && let Some(window) = self.0.profile.outlasted_by(begun.age + self.0.policy.deadline)
         {
             return Err(ClientError::TooOld { age: begun.age, window });
         }
@@ -336,71 +296,5 @@ async fn blocking<T: Send + 'static>(
         Ok(done) => done,
         // The runtime is ending, or the work panicked: what it did is not known.
         Err(_) => Err(IntentionError::Poisoned),
-    }
-}
-
-/// Puts the key where the provider expects it.
-fn carry(request: &mut Request, key: &OperationKey, profile: &Profile) -> Result<(), ClientError> {
-    let text = match &profile.carrier {
-        None => return Err(ClientError::TakesNoKey(profile.name.clone())),
-        Some(_) => profile.fit(key)?,
-    };
-    match &profile.carrier {
-        Some(Carrier::Header { name, .. }) => {
-            if request.headers().contains_key(name) {
-                return Err(ClientError::KeyTwice(name.clone()));
-            }
-            let mut value = HeaderValue::try_from(text).expect("what fits is visible ASCII");
-            // Not shown by Debug and not indexed by HTTP/2.
-            value.set_sensitive(true);
-            request.headers_mut().insert(name, value);
-        }
-        Some(Carrier::Body { member }) => {
-            let body = request.body().and_then(|body| body.as_bytes()).unwrap_or_default();
-            let body = with_member(body, member, &text);
-            let body = body.ok_or_else(|| ClientError::NoPlaceForKey(member.clone()))?;
-            request.headers_mut().remove(header::CONTENT_LENGTH);
-            *request.body_mut() = Some(body.into());
-        }
-        None => {}
-    }
-    Ok(())
-}
-
-/// The object with one more member, its other bytes unchanged: numbers keep their digits.
-fn with_member(body: &[u8], member: &str, value: &str) -> Option<Vec<u8>> {
-    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body).ok()?;
-    match object.get(member) {
-        Some(already) if already == value => return Some(body.to_vec()),
-        Some(_) => return None,
-        None => {}
-    }
-    let inside = body.iter().position(|b| *b == b'{')? + 1;
-    let mut whole = body[..inside].to_vec();
-    let comma = if object.is_empty() { "" } else { "," };
-    let (member, value) = (serde_json::Value::from(member), serde_json::Value::from(value));
-    whole.extend(format!("{member}:{value}{comma}").bytes());
-    whole.extend(&body[inside..]);
-    Some(whole)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_member_is_added_and_every_other_byte_stays() {
-        let with = |body: &str| with_member(body.as_bytes(), "idempotency_key", "k-1");
-        let text = |body| with(body).map(|body| String::from_utf8(body).unwrap());
-        assert_eq!(
-            text(" {\"amount\": 9007199254740993.10}").as_deref(),
-            Some(" {\"idempotency_key\":\"k-1\",\"amount\": 9007199254740993.10}")
-        );
-        assert_eq!(text("{ }").as_deref(), Some("{\"idempotency_key\":\"k-1\" }"));
-        assert_eq!(text("{\"idempotency_key\":\"k-1\"}").as_deref(), Some("{\"idempotency_key\":\"k-1\"}"));
-        assert_eq!(text("{\"idempotency_key\":\"other\"}"), None);
-        for no_object in ["", "[]", "1", "{"] {
-            assert_eq!(text(no_object), None, "{no_object}");
-        }
     }
 }

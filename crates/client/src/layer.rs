@@ -115,9 +115,7 @@ impl<S, F: Clone> Layer<S> for OperationLayer<F> {
 
     fn layer(&self, inner: S) -> OperationService<S, F> {
         let mut settings = self.settings.clone();
-        if let Some(window) = settings.profile.window
-            && settings.policy.deadline > window
-        {
+        if let Some(window) = settings.profile.outlasted_by(settings.policy.deadline) {
             Arc::make_mut(&mut settings).policy.deadline = window;
         }
         OperationService { inner, settings, body: self.body.clone() }
