@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use onefold_canon::Pointer;
+use onefold_canon::{Pointer, PointerError};
 use onefold_core::contract::{ScopeSource, StatusPattern, UrlTemplate};
 
 use onefold_webhooks::Place;
@@ -146,21 +146,29 @@ pub(crate) const HEADER: Kind<String> = Kind {
 pub(crate) const POINTER: Kind<String> = Kind {
     what: "a JSON pointer",
     write: "one such as /id, /items/0/price (RFC 6901; ~0 is ~, ~1 is /)",
-    parse: |text| match text.parse::<Pointer>() {
-        Ok(_) => Ok(text.into()),
-        Err(_) if !text.starts_with('/') => Err(Wrong::Kind),
-        Err(wrong) => Err(Wrong::Because(wrong.to_string())),
-    },
+    parse: |text| pointer(text).map(|_| text.into()),
 };
 
-/// A JSON pointer to something in the body: the empty one names no field, so it would ignore and remove nothing.
-pub(crate) const FIELD: Kind<String> = Kind {
-    parse: |text| match text {
+/// A JSON pointer to something in the body, as it is written.
+pub(crate) const FIELD: Kind<String> = Kind { parse: |text| field(text).map(|_| text.into()), ..POINTER };
+
+/// The same, read.
+pub(crate) const FIELD_READ: Kind<Pointer> = Kind { what: POINTER.what, write: POINTER.write, parse: field };
+
+fn pointer(text: &str) -> Result<Pointer, Wrong> {
+    text.parse().map_err(|wrong: PointerError| match text.starts_with('/') {
+        true => Wrong::Because(wrong.to_string()),
+        false => Wrong::Kind,
+    })
+}
+
+/// The empty pointer names no field, so it would ignore and remove nothing.
+fn field(text: &str) -> Result<Pointer, Wrong> {
+    match text {
         "" => Err(Wrong::Because("the empty pointer names the whole body, not a field of it".into())),
-        _ => (POINTER.parse)(text),
-    },
-    ..POINTER
-};
+        _ => pointer(text),
+    }
+}
 
 /// Where a webhook says something of itself.
 pub(crate) const PLACE: Kind<Place> = Kind {

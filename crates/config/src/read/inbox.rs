@@ -10,7 +10,7 @@ use onefold_webhooks::{Encoding, HmacRule, KeyForm, Scheme, Secret, Source};
 use super::document::Table;
 use super::gateway::{required, set};
 use super::{Environment, secret};
-use crate::kind::{FIELD, HEADER, INBOX_SOURCE, PLACE, SERVICE_URL, TEXT};
+use crate::kind::{FIELD_READ, HEADER, INBOX_SOURCE, PLACE, SERVICE_URL, TEXT};
 use crate::quantity::{RETENTION, SPAN};
 use crate::{Forward, Inbox, Reply, Upstream};
 
@@ -82,7 +82,7 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
     if table.get("version").is_some() && table.get("entity").is_none() {
         table.refuse("version", "a version is one of an entity; name that in entity");
     }
-    let ignore = table.texts("ignore", &FIELD);
+    let ignore = table.texts("ignore", &FIELD_READ);
     let retention = retention(table);
     let mut max_waiting = Inbox::MAX_WAITING;
     set(&mut max_waiting, table.number("max_waiting", 1..=WAITING_MAX));
@@ -96,9 +96,7 @@ fn one(table: &Table<'_>, environment: Environment<'_>) -> Option<Inbox> {
     if table.get("id").is_none() && matches!(scheme, Scheme::Hmac(_) | Scheme::None) {
         table.refuse("id", "required by this scheme; write id = \"/id\" or \"header:X-Id\"");
     }
-    // Read as pointers before, and refused where they are none.
-    let named = |texts: Vec<String>| texts.iter().filter_map(|text| text.parse().ok()).collect();
-    let ignore = ignore.map_or_else(|| scheme.differs(), named);
+    let ignore = ignore.unwrap_or_else(|| scheme.differs());
     let verify = Source { scheme, secrets: secrets?, tolerance, id, entity, version, ignore };
     Some(Inbox { source: source?, verify, retention, max_waiting, forward: forward?, reply })
 }
