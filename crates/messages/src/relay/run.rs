@@ -147,10 +147,10 @@ async fn answered(asking: &mut Option<Asking>) -> Asked {
 impl Course {
     /// How many more messages there is room for.
     fn room(&self) -> u32 {
-        match self.sending_bytes < self.destination.bytes {
-            true => self.destination.concurrency.saturating_sub(self.sending),
-            false => 0,
+        if self.sending_bytes >= self.destination.bytes {
+            return 0;
         }
+        self.destination.concurrency.saturating_sub(self.sending)
     }
 
     /// Has the store write what has ended and give at most `room` messages.
