@@ -1,4 +1,5 @@
-//! Whether a message brings a newer version of what it is about.
+//! Whether a message brings a newer version of what it is about. That is noted in the commit of its mark: after a crash
+//! before it, it is as new as it was.
 
 use onefold_store::crash;
 use tokio_postgres::types::{ToSql, Type};
