@@ -172,13 +172,8 @@ impl PostgresTx {
     ) -> Result<u64, TxError> {
         may_send(sql)?;
         self.unseen = true;
-        let done = match self.held.limit() {
-            Some(limit) => {
-                let both = tokio::join!(biased; self.held.batch_execute(&limit), self.held.execute_typed(sql, params));
-                both.0.and(both.1)
-            }
-            None => self.held.execute_typed(sql, params).await,
-        };
+        let limit = self.held.limit();
+        let done = behind(limit, &self.held, self.held.execute_typed(sql, params)).await;
         self.noted(done)
     }
 
@@ -190,14 +185,8 @@ impl PostgresTx {
     ) -> Result<Vec<Row>, TxError> {
         may_send(sql)?;
         self.unseen = true;
-        let done = match self.held.limit() {
-            Some(limit) => {
-                let both =
-                    tokio::join!(biased; self.held.batch_execute(&limit), self.held.query_typed(sql, params));
-                both.0.and(both.1)
-            }
-            None => self.held.query_typed(sql, params).await,
-        };
+        let limit = self.held.limit();
+        let done = behind(limit, &self.held, self.held.query_typed(sql, params)).await;
         self.noted(done)
     }
 
@@ -294,17 +283,10 @@ impl PostgresTx {
         self.unseen = true;
         let done = match self.held.prepared(sql, params).await {
             Err(error) => Err(error),
-            Ok(statement) => match self.held.limit() {
-                Some(limit) => {
-                    let both = tokio::join!(
-                        biased;
-                        self.held.batch_execute(&limit),
-                        statement.query(&self.held, params)
-                    );
-                    both.0.and(both.1)
-                }
-                None => statement.query(&self.held, params).await,
-            },
+            Ok(statement) => {
+                let limit = self.held.limit();
+                behind(limit, &self.held, statement.query(&self.held, params)).await
+            }
         };
         self.noted(done)
     }
@@ -328,4 +310,19 @@ impl std::fmt::Debug for PostgresTx {
 
 fn may_send(sql: &str) -> Result<(), TxError> {
     forbidden(sql).map_or(Ok(()), |word| Err(TxError::Refused(word)))
+}
+
+/// Sends a statement behind the limit that it needs, if any, in one round trip.
+async fn behind<A>(
+    limit: Option<String>,
+    held: &Held,
+    statement: impl Future<Output = Result<A, tokio_postgres::Error>>,
+) -> Result<A, tokio_postgres::Error> {
+    match limit {
+        Some(limit) => {
+            let (limited, done) = tokio::join!(biased; held.batch_execute(&limit), statement);
+            limited.and(done)
+        }
+        None => statement.await,
+    }
 }
