@@ -16,7 +16,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use onefold_core::OperationId;
-use onefold_store::{Atomically, Ended, Entry, Read, StoreError};
+use onefold_store::{Atomically, Ended, Entry, StoreError};
 use tokio::time::timeout;
 
 use crate::error::Failed;
@@ -126,6 +126,8 @@ pub(crate) async fn bounded<A>(step: impl Future<Output = Result<A, Failed>>) ->
         .unwrap_or_else(|_| Err(Failed::Lost("the database takes too long".into())))
 }
 
-async fn found(id: OperationId, store: &PostgresStore) -> Result<Read, Stopped> {
-    Ok(read::one(id, store.server()).await?.open(store.sealer())?)
+/// The record that stands in the way.
+async fn found(id: OperationId, store: &PostgresStore) -> Result<Atomically, Stopped> {
+    let read = read::one(id, store.server()).await?.open(store.sealer())?;
+    Ok(Atomically::Found(Box::new(read)))
 }

@@ -106,7 +106,7 @@ async fn enter(claim: &ClaimWork, store: &PostgresStore) -> Result<(Held, StoreT
     }
     held.roll_back().await;
     Err(Stopped::ended(match stands {
-        1 => Atomically::Found(Box::new(found(id, store).await?)),
+        1 => found(id, store).await?,
         2 => Atomically::KeyTooOld { now },
         _ => Atomically::QuotaReached,
     }))
@@ -214,7 +214,7 @@ async fn undone(
     if store.server().ask(BEFORE, &params, Unanswered::AskAgain).await?.is_empty() {
         return Err(Stopped::ended(ended));
     }
-    Ok(Atomically::Found(Box::new(found(id, store).await?)))
+    found(id, store).await
 }
 
 async fn again(held: Held, id: OperationId) -> Result<Held, Stopped> {
@@ -248,7 +248,7 @@ async fn commit(
             let expires_at = retention_ms(promise).map(|retention| StoreTime(now.saturating_add(retention)));
             Ok(finished.committed(StoreTime(now), 1, expires_at, store))
         }
-        End::Exists => Err(Stopped::ended(Atomically::Found(Box::new(found(id, store).await?)))),
+        End::Exists => Err(Stopped::ended(found(id, store).await?)),
         End::Lost(why) => {
             let gone_from = match promise.retention {
                 Retention::For(retention) => begun.checked_add(retention.saturating_add(promise.tombstone)),

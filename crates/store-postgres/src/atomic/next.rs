@@ -65,8 +65,7 @@ pub(crate) async fn run(
         }
         RawAdvanced::Missing => {
             held.roll_back().await;
-            let read = found(id, store).await?;
-            return Err(Stopped::ended(Atomically::Found(Box::new(read))));
+            return Err(Stopped::ended(found(id, store).await?));
         }
     };
     let (held, finished) = closure(held, id, About::Operation, now, work, store).await?;
@@ -103,7 +102,7 @@ pub(super) async fn commit(
         }
         RawAdvanced::Missing => {
             held.roll_back().await;
-            return Err(Stopped::ended(Atomically::Found(Box::new(found(id, store).await?))));
+            return Err(Stopped::ended(found(id, store).await?));
         }
     };
     crash::point("postgres.commit.before");

@@ -63,7 +63,7 @@ pub(crate) async fn run(
         Ok(Some((now, true))) => now,
         Ok(Some((_, false))) => {
             held.roll_back().await;
-            return Err(Stopped::ended(Atomically::Found(Box::new(found(id, store).await?))));
+            return Err(Stopped::ended(found(id, store).await?));
         }
         Ok(None) => {
             held.roll_back().await;
