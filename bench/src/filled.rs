@@ -1,7 +1,8 @@
 //! A database in which many records stand, made once and copied for each measurement.
 //!
 //! The records are as atomic mode leaves them: written once, with their result. They come in random order of their
-//! digests (or in the order of time, as keys that carry it do), so pages of indexes are as full as the store leaves them.
+//! digests (or in the order of time, as keys that carry it do), so pages of indexes are as full as the store leaves
+//! them.
 
 use anyhow::Result;
 use onefold_store_postgres::{Address, Options, PostgresStore};

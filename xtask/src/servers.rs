@@ -1,4 +1,5 @@
-//! Servers, and a browser, that some tests need: the environment's, else installed ones, else installed here where that may be.
+//! Servers, and a browser, that some tests need: the environment's, else installed ones, else installed here where that
+//! may be.
 //!
 //! Tests start the servers themselves from what is installed (`testkit`); this only sees to it that something is. It
 //! installs on Debian as root and nowhere else, and with `ONEFOLD_INSTALL=no` not even there. What cannot be had is

@@ -26,12 +26,13 @@ impl Boundary {
     /// Performs the operation in a transaction of its own over this pool: what the closure writes and the record of its
     /// result are committed together or not at all.
     ///
-    /// The closure gets the connection and nothing else, because it runs again where the database asks for that (40001 and
-    /// 40P01, so it should hand those errors on), a few times and after a pause by dice. Any other error and `NotDone` undo
-    /// everything, and the key is free. `Rejected` undoes the closure's writes and remembers the refusal.
+    /// The closure gets the connection and nothing else, because it runs again where the database asks for that (40001
+    /// and 40P01, so it should hand those errors on), a few times and after a pause by dice. Any other error and
+    /// `NotDone` undo everything, and the key is free. `Rejected` undoes the closure's writes and remembers the
+    /// refusal.
     ///
-    /// An error of the commit is [`Error::Call`] with [`CallError::StoreUnavailable`]: the same call made again says whether
-    /// it happened. Cancellation: the call runs in a task of its own and goes on.
+    /// An error of the commit is [`Error::Call`] with [`CallError::StoreUnavailable`]: the same call made again says
+    /// whether it happened. Cancellation: the call runs in a task of its own and goes on.
     pub async fn atomic<T, F>(&self, pool: &PgPool, call: Call, work: F) -> Result<Done<T>, Error>
     where
         T: Serialize + DeserializeOwned + Send + 'static,

@@ -109,8 +109,8 @@ impl Boundary {
 
 impl Boundary {
     /// Makes a message on its way out in the caller's transaction. False: it was made before. An id whose message goes
-    /// to another destination or address is an error ([`CallError::NotDone`]). Relays see it once the caller has committed. With an ordering key, whoever makes a message of the same key
-    /// waits for the end of this transaction.
+    /// to another destination or address is an error ([`CallError::NotDone`]). Relays see it once the caller has
+    /// committed. With an ordering key, whoever makes a message of the same key waits for the end of this transaction.
     ///
     /// Errors and cancellation: roll back.
     pub async fn enqueue(&self, tx: &mut PgConnection, message: Message) -> Result<bool, Error> {

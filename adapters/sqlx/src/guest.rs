@@ -1,7 +1,7 @@
 //! The store's statements over a connection of sqlx.
 //!
-//! Parameters and rows pass in the binary form, so sqlx looks no type up. Whether a statement is kept prepared is for the
-//! options of the service's connections to say, as with its own statements.
+//! Parameters and rows pass in the binary form, so sqlx looks no type up. Whether a statement is kept prepared is for
+//! the options of the service's connections to say, as with its own statements.
 
 use onefold_store_postgres::{BinaryParam, Columns, Guest};
 use sqlx::encode::IsNull;

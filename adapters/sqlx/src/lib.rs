@@ -25,8 +25,9 @@
 //! ```
 //!
 //! A duplicate waits in [`Boundary::claim`] for the end of the transaction that has the operation, and then gets its
-//! result; after its rollback the duplicate goes in. Losing the claim is no error of the server: the transaction goes on.
-//! [`Boundary::atomic`] does all of it in a transaction of its own and runs it again where the database asks for that.
+//! result; after its rollback the duplicate goes in. Losing the claim is no error of the server: the transaction goes
+//! on. [`Boundary::atomic`] does all of it in a transaction of its own and runs it again where the database asks for
+//! that.
 //!
 //! *After a crash* there is either the whole or nothing. A claim that is committed without its end is an attempt whose
 //! outcome is unknown once its lease ends.

@@ -3,8 +3,8 @@
 //! A [`Protection`] is a layer around a route. It reads the key, the scope and the significant request by the same code
 //! as the gateway, and refuses what is wrong with a problem document before the handler runs. The handler takes
 //! [`Protected`], performs its operation under [`Protected::call`], and answers with a [`Reply`]; a
-//! [`CallError`](onefold_library::CallError) becomes its problem document by `?`. Duplicates, conflicts, waiting, replays and
-//! their headers are then those of SEMANTICS 7 and 8.
+//! [`CallError`](onefold_library::CallError) becomes its problem document by `?`. Duplicates, conflicts, waiting,
+//! replays and their headers are then those of SEMANTICS 7 and 8.
 //!
 //! ```
 //! use axum::extract::State;

@@ -14,8 +14,8 @@ use onefold_library::Call;
 pub struct Protected(pub(crate) Call);
 
 impl Protected {
-    /// The call: its key ([`Call::key`]), scope and significant request are those of this request, and what ties it to a
-    /// workflow and a trace are those that its headers name (`onefold-correlation-id`, `traceparent`).
+    /// The call: its key ([`Call::key`]), scope and significant request are those of this request, and what ties it to
+    /// a workflow and a trace are those that its headers name (`onefold-correlation-id`, `traceparent`).
     pub fn call(&self) -> Call {
         self.0.clone()
     }

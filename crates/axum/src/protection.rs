@@ -83,7 +83,8 @@ impl Protection {
         self
     }
 
-    /// A request without a key goes to the handler, which finds no [`Protected`](crate::Protected) and shares a record with nobody.
+    /// A request without a key goes to the handler, which finds no [`Protected`](crate::Protected) and shares a record
+    /// with nobody.
     pub fn key_optional(self) -> Protection {
         self.with(|shared| shared.key.required = false)
     }

@@ -83,14 +83,14 @@ pub struct RabbitConsumer {
 
 /// A connection with a consumer on it.
 struct Attached {
-    // Dropped first: a consumer that is dropped cancels itself, and the server would hand the queue to the next one while
-    // messages are still out here, and those would come after what is behind them.
+    // Dropped first: a consumer that is dropped cancels itself, and the server would hand the queue to the next one
+    // while messages are still out here, and those would come after what is behind them.
     line: Line,
     consumer: Consumer,
 }
 
-/// A connection that is closed when it is dropped, at any moment: the client would keep one whose consumer is asked for and
-/// not confirmed, and with it the queue.
+/// A connection that is closed when it is dropped, at any moment: the client would keep one whose consumer is asked for
+/// and not confirmed, and with it the queue.
 struct Line(Connection);
 
 impl Drop for Line {

@@ -93,8 +93,8 @@ impl SmtpSink {
         self
     }
 
-    /// Looks up mails that are `outcome_unknown`, about this often: what is found is delivered, and what is not there for
-    /// long enough is sent again.
+    /// Looks up mails that are `outcome_unknown`, about this often: what is found is delivered, and what is not there
+    /// for long enough is sent again.
     pub fn look_up(mut self, archive: impl MailLookUp, every: Duration) -> SmtpSink {
         self.archive = Some(Archive { of: Arc::new(archive), every });
         self

@@ -1,8 +1,9 @@
 //! `onefold demo`: the mission acted out over real connections, and counted in two real databases.
 //!
 //! A small order service that knows nothing of idempotency runs as a process of its own, behind the gateway as
-//! another. Connections are cut and processes killed on the way. In the end the orders and the operations are read back; one count that is wrong makes the exit code 1. Everything lies in a
-//! temporary directory, which stays only with `--keep` or when something went wrong. No process outlives this one.
+//! another. Connections are cut and processes killed on the way. In the end the orders and the operations are read
+//! back; one count that is wrong makes the exit code 1. Everything lies in a temporary directory, which stays only with
+//! `--keep` or when something went wrong. No process outlives this one.
 
 mod books;
 mod caller;

@@ -6,8 +6,8 @@
 //! outside of the layer. A request without an [`OperationKey`] in its extensions is sent again only when its method is
 //! idempotent, or when nothing of it was sent.
 //!
-//! A key that is kept over a crash comes from [`Intentions::begin`](crate::Intentions::begin); finish the intention when
-//! [`Told::verdict`] is final.
+//! A key that is kept over a crash comes from [`Intentions::begin`](crate::Intentions::begin); finish the intention
+//! when [`Told::verdict`] is final.
 //!
 //! An operation that ends without an answer is an error of the service: [`NotSettled`], or why it could not be sent.
 //! With an answer, how it ended stands in the response's extensions as [`Told`].

@@ -10,7 +10,8 @@ use crate::limits;
 /// The bounds of one operation. Whatever is reached first ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Attempts in all, the first one included. Waiting for something in progress is not an attempt, and gives none back.
+    /// Attempts in all, the first one included. Waiting for something in progress is not an attempt, and gives none
+    /// back.
     pub attempts_max: u32,
     /// How long everything may take: attempts, pauses, waits. It shortens the last attempts.
     pub deadline: Duration,

@@ -217,8 +217,8 @@ impl Profile {
         SHIPPED.into_iter().map(|(name, _)| name)
     }
 
-    /// How long the provider remembers a key, where attempts that go on for this long outlast it: the last of them could
-    /// be second effects.
+    /// How long the provider remembers a key, where attempts that go on for this long outlast it: the last of them
+    /// could be second effects.
     pub fn outlasted_by(&self, attempts: Duration) -> Option<Duration> {
         self.window.filter(|window| attempts > *window)
     }

@@ -1,7 +1,7 @@
 //! The path of a match: literal segments and `{named}` ones.
 //!
-//! It is compared with a path that is normalized as SEMANTICS 7 says (`onefold_core::path`), and is brought into the same form when it is
-//! read, so that a pattern which could never match is an error and not a hole in the protection.
+//! It is compared with a path that is normalized as SEMANTICS 7 says (`onefold_core::path`), and is brought into the
+//! same form when it is read, so that a pattern which could never match is an error and not a hole in the protection.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! What a person did to a message that waited for one: written with the act, and kept as long as the message (SEMANTICS 12).
+//! What a person did to a message that waited for one: written with the act, and kept as long as the message
+//! (SEMANTICS 12).
 
 use std::fmt;
 

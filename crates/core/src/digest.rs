@@ -1,7 +1,8 @@
 //! Digests over parts that cannot run into one another.
 //!
 //! Every part is preceded by its length, every digest by its purpose and version, so that `("a","b:c")` and
-//! `("a:b","c")` differ and a digest made for one purpose never equals one made for another (SEMANTICS 2). With a secret the digest is an HMAC: whoever reads the store cannot try keys against it.
+//! `("a:b","c")` differ and a digest made for one purpose never equals one made for another (SEMANTICS 2). With a
+//! secret the digest is an HMAC: whoever reads the store cannot try keys against it.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};

@@ -22,8 +22,8 @@ pub fn header_id(said: &str) -> Option<&str> {
     Some(said).filter(|said| fits && said.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
-/// A trace context as a header says it (W3C Trace Context, section 3.2): version, trace, parent and flags. Anything else
-/// is left out. Later versions may say more behind these, which is handed on with them.
+/// A trace context as a header says it (W3C Trace Context, section 3.2): version, trace, parent and flags. Anything
+/// else is left out. Later versions may say more behind these, which is handed on with them.
 pub fn traceparent(said: &str) -> Option<&str> {
     let mut parts = said.splitn(5, '-');
     let mut hex = |digits: usize| {

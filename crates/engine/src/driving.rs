@@ -1,10 +1,10 @@
 //! The loop that drives interrupted workflows on (SEMANTICS 5).
 //!
 //! An attempt of a resumable operation that was interrupted, by an error, a panic or the end of its process, leaves a
-//! record whose lease is over. The loop looks for those of the operations that have a driver and calls the driver, which
-//! makes the operation's call again; the call's own transition says who of several processes goes on with it. Paced: a
-//! workflow that is interrupted again is driven again after a pause that grows. What is remembered of pauses is in
-//! memory: after a crash each is driven at once.
+//! record whose lease is over. The loop looks for those of the operations that have a driver and calls the driver,
+//! which makes the operation's call again; the call's own transition says who of several processes goes on with it.
+//! Paced: a workflow that is interrupted again is driven again after a pause that grows. What is remembered of pauses
+//! is in memory: after a crash each is driven at once.
 
 use std::collections::HashMap;
 use std::future::Future;

@@ -17,7 +17,8 @@ use crate::{Engine, Keeper};
 impl Engine {
     /// Starts the loops. Every `sweep_every` they forget marks whose retention is over, and outgoing messages that
     /// have been done for `sent_kept`: until then a second message under one id is recognised, and the message can be
-    /// looked up. Then they look through some of the versions that went with such marks. What fails, waits, is dead or unknown stays. Must be called within a tokio runtime.
+    /// looked up. Then they look through some of the versions that went with such marks. What fails, waits, is dead or
+    /// unknown stays. Must be called within a tokio runtime.
     pub fn keep_messages<S>(&self, store: Arc<S>, sweep_every: Duration, sent_kept: Duration) -> Keeper
     where
         S: InboxStore + OutboxStore + ?Sized + 'static,

@@ -1,7 +1,8 @@
 //! What a caller gets: a finished operation, or why there is none.
 //!
-//! The sentences are those of HTTP, so that one page for each problem describes both. A status of the layer's own carries
-//! `ErrorInfo` and, where waiting helps, `RetryInfo`. A status of the handler keeps its code, message and details.
+//! The sentences are those of HTTP, so that one page for each problem describes both. A status of the layer's own
+//! carries `ErrorInfo` and, where waiting helps, `RetryInfo`. A status of the handler keeps its code, message and
+//! details.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -77,8 +77,8 @@ pub use whose::Whose;
 pub const REPLAYED: &str = "idempotent-replayed";
 /// The metadata that names the operation, as `/operations/{id}`.
 pub const OPERATION: &str = "onefold-operation";
-/// The metadata that marks a status as the handler's own word: [`REJECTED`] or [`NOT_DONE`]. A status of the layer has it
-/// never, and details of the domain [`DOMAIN`] in its place.
+/// The metadata that marks a status as the handler's own word: [`REJECTED`] or [`NOT_DONE`]. A status of the layer has
+/// it never, and details of the domain [`DOMAIN`] in its place.
 pub const OUTCOME: &str = "onefold-outcome";
 /// The business has refused for good; duplicates get the same status.
 pub const REJECTED: &str = "rejected";

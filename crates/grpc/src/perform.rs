@@ -145,8 +145,8 @@ impl<S: AtomicStore + StepStore> Protection<S> {
     /// From the second attempt on a bare [`Status`] refuses nothing for good, since it may be the echo of an earlier
     /// attempt's effect: say [`rejected`](crate::rejected) where it is the business's own word.
     ///
-    /// One that is interrupted is told as `in-progress`, and goes on with the next call under its key (`docs/grpc.md` has
-    /// the table). Cancellation: changes nothing but who hears of the answer; the workflow goes on.
+    /// One that is interrupted is told as `in-progress`, and goes on with the next call under its key (`docs/grpc.md`
+    /// has the table). Cancellation: changes nothing but who hears of the answer; the workflow goes on.
     pub async fn resumable<M, R, F, Fut>(&self, request: Request<M>, work: F) -> Result<Response<R>, Status>
     where
         M: Message + 'static,

@@ -1,4 +1,5 @@
-//! What settles a call beside its own attempt: look-ups, people; and what is written with its answer whoever settles it.
+//! What settles a call beside its own attempt: look-ups, people; and what is written with its answer whoever settles
+//! it.
 //!
 //! An answer is a message, or the status with which the call was refused for good.
 
@@ -32,8 +33,8 @@ impl Protection<SqliteStore> {
 
 impl<S: AtomicStore> Protection<S> {
     /// Who is asked about calls of this method whose outcome is unknown, for `Onefold::reconcile`. What it finds is the
-    /// answer that every caller gets from now on. An error of `ask` is an inconclusive answer: nothing is settled, and it
-    /// is asked again.
+    /// answer that every caller gets from now on. An error of `ask` is an inconclusive answer: nothing is settled, and
+    /// it is asked again.
     pub fn look_up<R, F, Fut>(&self, ask: F) -> Reconcile
     where
         R: Message + Default,

@@ -1,8 +1,8 @@
 //! Whose key it is (SEMANTICS 1 and 7).
 //!
 //! Metadata is set by the caller, so by itself it says nothing about who that is. A scope is taken from what the
-//! service's own authentication has found, from the credential itself, or from a verified token; from other metadata only
-//! where the service says so. What is missing is never replaced by something shared.
+//! service's own authentication has found, from the credential itself, or from a verified token; from other metadata
+//! only where the service says so. What is missing is never replaced by something shared.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ impl Whose {
         Whose(Source::Told(Arc::new(move |_, extensions| of(extensions))))
     }
 
-    /// The same with a look at the metadata, which any caller sets freely: only where a proxy that the service trusts has
-    /// set or verified it.
+    /// The same with a look at the metadata, which any caller sets freely: only where a proxy that the service trusts
+    /// has set or verified it.
     pub fn metadata(
         of: impl Fn(&MetadataMap, &Extensions) -> Option<Scope> + Send + Sync + 'static,
     ) -> Whose {

@@ -1,7 +1,7 @@
 //! Atomic mode, whatever the database: our transaction, your closure.
 //!
-//! Here stands what a verdict means for the transaction and for the caller. The store runs the closure, and the closure's
-//! [`Word`] takes its value to the caller as it is; only duplicates read the record.
+//! Here stands what a verdict means for the transaction and for the caller. The store runs the closure, and the
+//! closure's [`Word`] takes its value to the caller as it is; only duplicates read the record.
 
 use std::sync::Arc;
 

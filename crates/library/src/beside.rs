@@ -1,8 +1,8 @@
 //! The service's own reads and writes, beside the boundary: what may happen twice, and pages.
 //!
-//! They share the connections, the writer and the commits of the boundary, so a service needs no second connection and no
-//! second wait for SQLite's one write lock. A write is of no operation: whoever asks twice writes twice. Messages may be
-//! made in it, and effects noted.
+//! They share the connections, the writer and the commits of the boundary, so a service needs no second connection and
+//! no second wait for SQLite's one write lock. A write is of no operation: whoever asks twice writes twice. Messages
+//! may be made in it, and effects noted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,9 +116,9 @@ impl Onefold<SqliteStore> {
         self.store().lend(read).await?.map_err(AccessError::Closure)
     }
 
-    /// Writes the service's own tables in one transaction, without an operation: what must not happen twice belongs into
-    /// [`Onefold::atomic`]. The closure runs on the writer's thread, so it must be short, and it may run again when the
-    /// database asks for that. An error and a panic undo everything.
+    /// Writes the service's own tables in one transaction, without an operation: what must not happen twice belongs
+    /// into [`Onefold::atomic`]. The closure runs on the writer's thread, so it must be short, and it may run again
+    /// when the database asks for that. An error and a panic undo everything.
     ///
     /// Cancellation: it is committed whole or not at all.
     pub async fn write<A: Send + 'static>(

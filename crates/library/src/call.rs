@@ -36,16 +36,16 @@ impl Call {
         self
     }
 
-    /// Puts it into a trace, by the `traceparent` of whoever calls (W3C Trace Context): messages that are made in atomic
-    /// mode carry it on as it is. Not kept with the record, so whoever settles the operation later does not know it.
-    /// One that is malformed is handed on to nobody.
+    /// Puts it into a trace, by the `traceparent` of whoever calls (W3C Trace Context): messages that are made in
+    /// atomic mode carry it on as it is. Not kept with the record, so whoever settles the operation later does not know
+    /// it. One that is malformed is handed on to nobody.
     pub fn traced(mut self, traceparent: impl Into<String>) -> Call {
         self.traceparent = Some(traceparent.into());
         self
     }
 
-    /// Correlated and traced by what the headers of whoever calls say of it; `said` gives the value of a header. What is
-    /// malformed is left out.
+    /// Correlated and traced by what the headers of whoever calls say of it; `said` gives the value of a header. What
+    /// is malformed is left out.
     pub fn tied<'h>(self, said: impl Fn(&'static str) -> Option<&'h str>) -> Call {
         let Call { correlation_id, traceparent: trace, .. } = self;
         let correlation_id = said(CORRELATION_ID).and_then(header_id).map(str::to_owned).or(correlation_id);

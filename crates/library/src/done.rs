@@ -11,8 +11,8 @@ use crate::{CallError, Operation};
 pub enum Recorded {
     /// It is durable.
     Durably,
-    /// The store did not take the result, or what is written [with it](crate::companion) failed. The result is real all the
-    /// same. It is offered again in the background; nothing runs again by itself (SEMANTICS 3, rule 7).
+    /// The store did not take the result, or what is written [with it](crate::companion) failed. The result is real all
+    /// the same. It is offered again in the background; nothing runs again by itself (SEMANTICS 3, rule 7).
     NotYet,
     /// A newer attempt or a person was faster: the effect may exist twice. It is kept as evidence.
     Superseded,

@@ -93,9 +93,9 @@ impl Drive {
 
 impl<S: AtomicStore> Onefold<S> {
     /// Starts the loop that drives interrupted workflows on, for as long as the answer is kept. Any number of processes
-    /// may run one: of two that go on with one workflow the record lets one. At most 16 at once in a process; one that is
-    /// interrupted again is driven again after half a second at first, and half a minute at most. Must be called within a
-    /// tokio runtime.
+    /// may run one: of two that go on with one workflow the record lets one. At most 16 at once in a process; one that
+    /// is interrupted again is driven again after half a second at first, and half a minute at most. Must be called
+    /// within a tokio runtime.
     ///
     /// It drives what was begun and interrupted. A call that was never made, or that freed its key, is the service's to
     /// make.

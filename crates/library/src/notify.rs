@@ -43,13 +43,13 @@ impl Notify {
         tx.enqueue_once(effect, self.message(mail))
     }
 
-    /// The same in a transaction on PostgreSQL. Whoever asks for the same effect at the same time waits here for the end
-    /// of the other's transaction.
+    /// The same in a transaction on PostgreSQL. Whoever asks for the same effect at the same time waits here for the
+    /// end of the other's transaction.
     ///
     /// # Errors
-    /// [`TxError::IdTaken`](crate::postgres::TxError::IdTaken): the effect's message goes to another destination; nothing is
-    /// written, and the transaction goes on. After [`TxError::Database`](crate::postgres::TxError::Database) it is useless,
-    /// and the closure must end. Cancellation: a closure that drops this future cannot commit.
+    /// [`TxError::IdTaken`](crate::postgres::TxError::IdTaken): the effect's message goes to another destination;
+    /// nothing is written, and the transaction goes on. After [`TxError::Database`](crate::postgres::TxError::Database)
+    /// it is useless, and the closure must end. Cancellation: a closure that drops this future cannot commit.
     #[cfg(feature = "postgres")]
     pub async fn once_on_postgres(
         &self,
@@ -63,8 +63,8 @@ impl Notify {
     /// The same in a transaction on either database.
     ///
     /// # Errors
-    /// The database's: nothing is written. Only where the effect's message goes to another destination may the closure go
-    /// on. Cancellation: a closure that drops this future cannot commit.
+    /// The database's: nothing is written. Only where the effect's message goes to another destination may the closure
+    /// go on. Cancellation: a closure that drops this future cannot commit.
     #[cfg(feature = "postgres")]
     pub async fn once_on_any(
         &self,

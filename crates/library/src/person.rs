@@ -22,13 +22,14 @@ pub struct Settlement<T> {
 }
 
 impl<S: AtomicStore> Onefold<S> {
-    /// Settles an operation whose outcome is unknown, or whose attempt left without one, as a person says, together with
-    /// its [companion](crate::companion) and in one commit with it. For an operation that has one this is the only way:
-    /// `onefold operations resolve --as succeeded` cannot run it, and is refused.
+    /// Settles an operation whose outcome is unknown, or whose attempt left without one, as a person says, together
+    /// with its [companion](crate::companion) and in one commit with it. For an operation that has one this is the only
+    /// way: `onefold operations resolve --as succeeded` cannot run it, and is refused.
     ///
     /// Errors have changed nothing, but for a store that did not answer: then it may be done, and asking again says so.
-    /// [`ActError::NotFound`]: there is no such record, or it is another operation's. [`ActError::ValueNotKept`]: the result
-    /// would not come back. Cancellation: it is settled whole, with its companion, or not at all; look, or ask again.
+    /// [`ActError::NotFound`]: there is no such record, or it is another operation's. [`ActError::ValueNotKept`]: the
+    /// result would not come back. Cancellation: it is settled whole, with its companion, or not at all; look, or ask
+    /// again.
     pub async fn resolve<T: Serialize + DeserializeOwned>(
         &self,
         operation: &Operation,

@@ -61,12 +61,13 @@ impl Onefold<PostgresStore> {
         Onefold::open_postgres(&Address::parse(url)?, Options::default(), limits).await
     }
 
-    /// The same, with other options and limits. What can lose acknowledged records (durability settings, standbys of which
-    /// none is synchronous), clocks that are apart, and old transactions are told in the log.
+    /// The same, with other options and limits. What can lose acknowledged records (durability settings, standbys of
+    /// which none is synchronous), clocks that are apart, and old transactions are told in the log.
     ///
     /// # Errors
-    /// [`OpenError`]: the server cannot be reached, is read-only, a replica or too old, the schema is another's or a later
-    /// release's, a key is missing. Cancellation: nothing has changed but perhaps the schema, by whole migrations.
+    /// [`OpenError`]: the server cannot be reached, is read-only, a replica or too old, the schema is another's or a
+    /// later release's, a key is missing. Cancellation: nothing has changed but perhaps the schema, by whole
+    /// migrations.
     pub async fn open_postgres(
         address: &Address,
         options: Options,

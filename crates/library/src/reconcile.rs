@@ -183,8 +183,8 @@ impl Reconcile {
         self
     }
 
-    /// For how long after its outcome was lost an attempt may still be sending its request: 60 seconds by default. Until
-    /// then a negative answer under the fence `Settled` says nothing.
+    /// For how long after its outcome was lost an attempt may still be sending its request: 60 seconds by default.
+    /// Until then a negative answer under the fence `Settled` says nothing.
     pub fn sends_for(mut self, sends_for: Duration) -> Reconcile {
         self.0.sends_for = sends_for;
         self
@@ -221,8 +221,8 @@ impl<T: Serialize + DeserializeOwned> Found<T> {
 }
 
 impl<S: AtomicStore> Onefold<S> {
-    /// Starts the loop that asks about lost outcomes, for as long as the answer is kept. Any number of processes may run
-    /// one: each record is asked about by one of them at a time. Must be called within a tokio runtime.
+    /// Starts the loop that asks about lost outcomes, for as long as the answer is kept. Any number of processes may
+    /// run one: each record is asked about by one of them at a time. Must be called within a tokio runtime.
     ///
     /// Register [companions](crate::companion) first.
     pub fn reconcile(&self, look_ups: impl IntoIterator<Item = Reconcile>) -> Reconciling {

@@ -35,9 +35,9 @@ pub enum StepError {
         #[source]
         error: BoxError,
     },
-    /// The step is refused for good, by this attempt or an earlier one, and is not asked for again. Returned with `?` it
-    /// rejects the workflow with the value of the [`Rejection`]; what other steps have done is the workflow's to make
-    /// good before.
+    /// The step is refused for good, by this attempt or an earlier one, and is not asked for again. Returned with `?`
+    /// it rejects the workflow with the value of the [`Rejection`]; what other steps have done is the workflow's to
+    /// make good before.
     #[error("the step {name} is refused for good")]
     Rejected {
         /// The step.
@@ -93,7 +93,8 @@ impl Steps {
     /// Runs the step, or gives its kept result. The work gets the key under which it asks the other system.
     ///
     /// An error is not kept, and the step is repeated under the same key, but for a [`Rejection`]: that is kept like a
-    /// result. Names are unique in an operation, and none ends with `!rejected`. Cancellation: a step that is dropped is repeated under the same key.
+    /// result. Names are unique in an operation, and none ends with `!rejected`. Cancellation: a step that is dropped
+    /// is repeated under the same key.
     pub async fn run<R, F, Fut>(&self, name: &str, work: F) -> Result<R, StepError>
     where
         R: Serialize + DeserializeOwned,
@@ -216,9 +217,9 @@ impl<S: AtomicStore + StepStore> Onefold<S> {
     /// believed only while no step is finished: a workflow that has done something has not done nothing.
     ///
     /// # Errors
-    /// [`CallError::Interrupted`]: it stopped in the middle, and the next call goes on. [`CallError::NotDone`]: no step was
-    /// finished, and the key is free. The others say what a duplicate meets ([`CallError`]); whether a new key is safe,
-    /// [`CallError::new_key_is_safe`].
+    /// [`CallError::Interrupted`]: it stopped in the middle, and the next call goes on. [`CallError::NotDone`]: no step
+    /// was finished, and the key is free. The others say what a duplicate meets ([`CallError`]); whether a new key is
+    /// safe, [`CallError::new_key_is_safe`].
     ///
     /// Cancellation: dropping the future changes nothing but who hears of the result. The work goes on in a task of its
     /// own, and the same call made again waits for it or gets its result.

@@ -60,8 +60,8 @@ impl<S: AtomicStore> Onefold<S> {
     /// Where the operation of a call stands; `None`: nothing is known of it, or it has expired and is gone.
     ///
     /// # Errors
-    /// [`AccessError::StoreUnavailable`]: the store did not answer; since this only reads, nothing was written. Cancellation:
-    /// nothing changes.
+    /// [`AccessError::StoreUnavailable`]: the store did not answer; since this only reads, nothing was written.
+    /// Cancellation: nothing changes.
     pub async fn stands(&self, call: &Call) -> Result<Option<Standing>, AccessError> {
         self.operation(call.id(self)).await
     }
@@ -77,8 +77,8 @@ impl<S: AtomicStore + OutboxStore> Onefold<S> {
     /// Where a message on its way out stands; `None`: it was not made, or it is done and swept.
     ///
     /// # Errors
-    /// [`AccessError::Stopped`]: the id is no key. [`AccessError::StoreUnavailable`]: the store did not answer. Nothing was
-    /// written. Cancellation: nothing changes.
+    /// [`AccessError::Stopped`]: the id is no key. [`AccessError::StoreUnavailable`]: the store did not answer. Nothing
+    /// was written. Cancellation: nothing changes.
     pub async fn outgoing(&self, id: &str) -> Result<Option<OutboxEntry>, AccessError> {
         Ok(self.store().outgoing(&key(id)?).await?)
     }

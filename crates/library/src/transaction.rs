@@ -1,8 +1,8 @@
 //! Atomic mode in a transaction that the caller owns: claim, business, finish, commit.
 //!
 //! The record becomes visible with the caller's commit, and goes with the caller's rollback. Losing the claim does not
-//! harm the transaction. A claim that is committed without its end is an attempt whose outcome is unknown once its lease
-//! ends. Duplicates wait on SQLite's one write lock, so begin the transaction `IMMEDIATE`.
+//! harm the transaction. A claim that is committed without its end is an attempt whose outcome is unknown once its
+//! lease ends. Duplicates wait on SQLite's one write lock, so begin the transaction `IMMEDIATE`.
 
 use rusqlite::Transaction;
 use serde::Serialize;
@@ -28,13 +28,13 @@ pub struct Claimed(Begun);
 impl Onefold {
     /// Claims the operation in a transaction that the caller owns, on the same file. Blocks as any statement does.
     ///
-    /// The journal must be the write-ahead log and `synchronous` at least `FULL`, or a commit of that connection would not
-    /// be durable.
+    /// The journal must be the write-ahead log and `synchronous` at least `FULL`, or a commit of that connection would
+    /// not be durable.
     ///
     /// # Errors
-    /// [`CallError::StoreUnavailable`] where it is not so, where the connection is on another file, and where a statement
-    /// failed: roll the transaction back. The others say what a duplicate meets ([`CallError`]); they have written nothing,
-    /// and the transaction may go on.
+    /// [`CallError::StoreUnavailable`] where it is not so, where the connection is on another file, and where a
+    /// statement failed: roll the transaction back. The others say what a duplicate meets ([`CallError`]); they have
+    /// written nothing, and the transaction may go on.
     pub fn claim<T: DeserializeOwned>(
         &self,
         transaction: &Transaction<'_>,
@@ -67,8 +67,8 @@ impl Claimed {
 
     /// Writes the end of the operation into the transaction; the caller commits it.
     ///
-    /// An error says that nothing is done: roll the transaction back. It is [`CallError::NotDone`] where the verdict is not
-    /// done or unknown, where the value cannot be kept, and where the claim is not in this transaction;
+    /// An error says that nothing is done: roll the transaction back. It is [`CallError::NotDone`] where the verdict is
+    /// not done or unknown, where the value cannot be kept, and where the claim is not in this transaction;
     /// [`CallError::StoreUnavailable`] where the statement failed. What was written before a rejection is the caller's
     /// to undo, for instance with a savepoint of its own.
     pub fn finish<T: Serialize + DeserializeOwned>(

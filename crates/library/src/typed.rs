@@ -1,8 +1,8 @@
 //! Results as versioned data.
 //!
-//! A result is kept as JSON beside the version of its form. Unit, `None`, `0`, `""` and `[]` are results like any other.
-//! A form that this program does not know is an error that names the versions, never a reason to run again. What JSON
-//! does not tell apart comes back as one of the two: `Some(())` and `Some(None)` as `None`.
+//! A result is kept as JSON beside the version of its form. Unit, `None`, `0`, `""` and `[]` are results like any
+//! other. A form that this program does not know is an error that names the versions, never a reason to run again. What
+//! JSON does not tell apart comes back as one of the two: `Some(())` and `Some(None)` as `None`.
 
 use onefold_core::{Kept, NotKept, TypedValue};
 use serde::Serialize;

@@ -28,7 +28,8 @@ pub enum Verdict<T> {
         /// Whether the same request may help later.
         retryable: bool,
     },
-    /// Something may have happened. In atomic mode the rollback proves that nothing did, so it counts as not done there.
+    /// Something may have happened. In atomic mode the rollback proves that nothing did, so it counts as not done
+    /// there.
     Unknown {
         /// What went wrong.
         error: BoxError,

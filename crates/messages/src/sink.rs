@@ -69,8 +69,8 @@ pub trait Sink: Send + Sync + 'static {
         1
     }
 
-    /// Sends several messages, no two of one ordering key, as [`Sink::send`] sends one: all at once, unless the sink knows
-    /// a better way. An answer for each, in order.
+    /// Sends several messages, no two of one ordering key, as [`Sink::send`] sends one: all at once, unless the sink
+    /// knows a better way. An answer for each, in order.
     async fn send_all(&self, messages: Vec<Message>) -> Vec<Sending> {
         join_all(messages.iter().map(|message| self.send(message))).await
     }

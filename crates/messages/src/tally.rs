@@ -1,5 +1,5 @@
-//! Deliveries that are counted with their messages: gathered in memory and written in batches, so that a duplicate costs
-//! no commit. A crash loses what was gathered since the last one.
+//! Deliveries that are counted with their messages: gathered in memory and written in batches, so that a duplicate
+//! costs no commit. A crash loses what was gathered since the last one.
 
 use std::collections::HashMap;
 
@@ -26,8 +26,8 @@ struct Gathered {
 }
 
 impl Tally {
-    /// Adds. True: nobody has promised to write it yet, and whoever is told so does. Where too many messages are counted
-    /// already, new ones are left out until the next write.
+    /// Adds. True: nobody has promised to write it yet, and whoever is told so does. Where too many messages are
+    /// counted already, new ones are left out until the next write.
     pub(crate) fn add(&self, id: OperationId, round: u32, more: DeliveryCounts) -> bool {
         let mut gathered = self.0.lock();
         if gathered.counts.len() < TALLY_MESSAGES_MAX || gathered.counts.contains_key(&(id, round)) {

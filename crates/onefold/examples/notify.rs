@@ -7,7 +7,8 @@ use onefold::messages::{IfLost, Message, Sending, Sink, async_trait};
 use onefold::notify::{Mail, NotificationAct, Notify, OutboxState, Redrive};
 use onefold::{BoxError, Onefold, Operation, Scope, Verdict, messages::Destination};
 
-/// Stands for a mail server (`SmtpSink` of the feature `mail` speaks to a real one). It takes the mail, and its answer is lost.
+/// Stands for a mail server (`SmtpSink` of the feature `mail` speaks to a real one). It takes the mail, and its answer
+/// is lost.
 struct Printer;
 
 #[async_trait]

@@ -45,8 +45,8 @@ impl PostgresStore {
     }
 
     /// Makes a message on its way out in the transaction. False: it was made before. An id whose message goes elsewhere
-    /// is refused, and the transaction may go on. It is seen by relays once the owner has committed. With an ordering key, whoever makes a message of the same key waits for the
-    /// end of the transaction.
+    /// is refused, and the transaction may go on. It is seen by relays once the owner has committed. With an ordering
+    /// key, whoever makes a message of the same key waits for the end of the transaction.
     ///
     /// Errors and cancellation as in [`PostgresStore::claim_in`].
     pub async fn enqueue_in(

@@ -1,9 +1,9 @@
 //! The service's own reads and writes, beside the boundary: of no operation and no message.
 //!
-//! Both are a closure in a transaction of the pool, under the time and the limits of every closure. A write is committed
-//! behind a statement that a transaction which an error has ended would not take: the commit of such a one rolls back
-//! and reports success. When the answer to the commit is lost nobody knows, since there is no record to look for.
-//! A read sees one state of the database and writes nothing.
+//! Both are a closure in a transaction of the pool, under the time and the limits of every closure. A write is
+//! committed behind a statement that a transaction which an error has ended would not take: the commit of such a one
+//! rolls back and reports success. When the answer to the commit is lost nobody knows, since there is no record to look
+//! for. A read sees one state of the database and writes nothing.
 
 use async_trait::async_trait;
 use onefold_core::StoreTime;

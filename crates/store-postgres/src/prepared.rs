@@ -6,8 +6,8 @@
 //! made. A pooler introduces itself under numbers of its own. Any other connection gets each statement unnamed, which
 //! costs a plan each time and is right everywhere.
 //!
-//! The store has a fixed number of statements; what a closure sends is never prepared here. (For a column of a type that is
-//! not built in, the driver itself prepares look-ups by name: see `docs/library.md`.)
+//! The store has a fixed number of statements; what a closure sends is never prepared here. (For a column of a type
+//! that is not built in, the driver itself prepares look-ups by name: see `docs/library.md`.)
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

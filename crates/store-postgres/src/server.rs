@@ -1,9 +1,9 @@
 //! The connections to the server, and one statement over one of them.
 //!
-//! Every statement is one transaction, and prepared where that may be ([`prepared`](crate::prepared)): its rows are believed once the server is ready for
-//! the next one, which is after the commit. Every wait has an end. A statement that was overtaken by another
-//! transaction (40001, 40P01) had no effect and is rerun, a few times and after a pause by dice; one whose answer was
-//! lost is sent once more only when it recognises its own work.
+//! Every statement is one transaction, and prepared where that may be ([`prepared`](crate::prepared)): its rows are
+//! believed once the server is ready for the next one, which is after the commit. Every wait has an end. A statement
+//! that was overtaken by another transaction (40001, 40P01) had no effect and is rerun, a few times and after a pause
+//! by dice; one whose answer was lost is sent once more only when it recognises its own work.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -52,7 +52,8 @@ async fn behind_a_pooler_nothing_is_prepared() {
     }
 }
 
-/// What forgets them is a function that a closure calls, or a schema that has changed; the connection is of no more use.
+/// What forgets them is a function that a closure calls, or a schema that has changed; the connection is of no more
+/// use.
 #[tokio::test]
 async fn connection_whose_statements_are_gone_is_not_used_again() {
     let what = "prepared statements that are gone, on PostgreSQL";

@@ -1,8 +1,8 @@
 //! Running somebody's closure in the writer's transaction, behind the fence.
 //!
-//! It runs on the writer's thread and blocks everybody who writes, so it has a time. One that makes SQLite roll the whole
-//! transaction back (a statement of its own that is interrupted, `ON CONFLICT ROLLBACK`, a full disk) takes the batch
-//! with it: nobody in it is acknowledged.
+//! It runs on the writer's thread and blocks everybody who writes, so it has a time. One that makes SQLite roll the
+//! whole transaction back (a statement of its own that is interrupted, `ON CONFLICT ROLLBACK`, a full disk) takes the
+//! batch with it: nobody in it is acknowledged.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

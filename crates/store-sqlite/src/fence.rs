@@ -3,7 +3,8 @@
 //! While a closure runs, SQLite asks it about everything that is prepared: statements that begin or end transactions,
 //! attach files, change settings or touch the tables of the layer are refused. What was prepared without the fence is
 //! not handed out behind it (see [`SqliteTx`](crate::SqliteTx)). A statement that runs beyond the closure's time is
-//! interrupted. Nothing commits while a closure runs. What a closure does without a statement (sleeping, computing) cannot be interrupted.
+//! interrupted. Nothing commits while a closure runs. What a closure does without a statement (sleeping, computing)
+//! cannot be interrupted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

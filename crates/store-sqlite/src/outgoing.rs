@@ -1,7 +1,7 @@
 //! Messages are made with the business, and their ids are forgotten once they are done.
 //!
-//! The writer has the one write lock, so the order of `seq` is that of the commits. After a crash a message is there if and
-//! only if the business that made it is.
+//! The writer has the one write lock, so the order of `seq` is that of the commits. After a crash a message is there if
+//! and only if the business that made it is.
 
 use onefold_core::{IdentityKey, Key, Message, OperationId, StoreTime, outgoing_id};
 use onefold_store::codec::{encode_message, message_length};

@@ -1,8 +1,9 @@
 //! The service's own reads and writes, beside the boundary: of no operation and no message.
 //!
 //! Writes are a closure in the writer's transaction, in a savepoint and behind the fence like every closure, and share
-//! its commits. Reads run on connections that are kept apart from the layer's, so that neither waits for the other; each
-//! sees one state of the file. One that leaves its connection in another state than it was, or panics, has it closed.
+//! its commits. Reads run on connections that are kept apart from the layer's, so that neither waits for the other;
+//! each sees one state of the file. One that leaves its connection in another state than it was, or panics, has it
+//! closed.
 
 use async_trait::async_trait;
 use onefold_store::{Finish, NO_OPERATION, StoreError, WriteStore, Written};

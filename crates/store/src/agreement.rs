@@ -13,8 +13,8 @@ use crate::{Finding, Gravity};
 /// Clocks that are further apart than this are worth a word: what keeps clocks keeps them within a fraction of it.
 const CLOCKS_APART_MAX: Duration = Duration::from_secs(5);
 
-/// Looks at the clock of a store that has one of its own. `host` is what the host's clock said before it was asked and when it
-/// had answered: its answer is from between the two.
+/// Looks at the clock of a store that has one of its own. `host` is what the host's clock said before it was asked and
+/// when it had answered: its answer is from between the two.
 pub fn clock_beside_the_hosts(store: StoreTime, host: (StoreTime, StoreTime)) -> Finding {
     let (before, after) = host;
     let (ahead, behind) = (after.until(store), store.until(before));

@@ -176,7 +176,7 @@ pub trait WriteStore: AtomicStore {
     /// Runs the work in one transaction, without a record. It may be run again after [`Written::Contended`].
     ///
     /// An error means that it is not known whether the commit happened ([`StoreError::Unavailable`]), or that nothing
-    /// was written ([`StoreError::Refused`]). Cancellation: a dropped future has committed everything, commits it yet, or
-    /// leaves nothing.
+    /// was written ([`StoreError::Refused`]). Cancellation: a dropped future has committed everything, commits it yet,
+    /// or leaves nothing.
     async fn write(&self, work: &mut Self::Work) -> Result<Written, StoreError>;
 }

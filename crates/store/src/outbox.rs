@@ -172,8 +172,8 @@ pub fn id_is_taken(id: &Key, destination: &str) -> StoreError {
 /// The outbox of a database.
 #[async_trait]
 pub trait OutboxStore: OperationStore {
-    /// Writes messages in a commit of their own, for those who have no business beside them. One that was made before is
-    /// passed over. Returns how many were new.
+    /// Writes messages in a commit of their own, for those who have no business beside them. One that was made before
+    /// is passed over. Returns how many were new.
     ///
     /// An id whose message goes to another destination or address is refused ([`id_is_taken`]); of the others some may
     /// have been made.
@@ -183,8 +183,8 @@ pub trait OutboxStore: OperationStore {
     /// lease is over is due again, or held, as `if_lost` says; it does not count as a failure.
     async fn take(&self, take: Take) -> Result<Vec<Taken>, StoreError>;
 
-    /// Ends sendings, in one commit. For each, whether it was the attempt that holds the message. As long as nobody else
-    /// has acted, the attempt that holds the number may still report after its lease, also on `outcome_unknown`.
+    /// Ends sendings, in one commit. For each, whether it was the attempt that holds the message. As long as nobody
+    /// else has acted, the attempt that holds the number may still report after its lease, also on `outcome_unknown`.
     async fn settle_sent(&self, settlements: Vec<Settlement>) -> Result<Vec<bool>, StoreError>;
 
     /// Ends sendings as [`settle_sent`](OutboxStore::settle_sent) does, then gives messages as

@@ -121,8 +121,9 @@ pub enum Also {
 /// What a transition does to the record.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// To `processing`, attempt + 1, with a new fingerprint; what reconciliation found is forgotten. From an expired record everything else starts anew
-    /// (created, counters, events); the attempt number goes on, so that it stays a fence.
+    /// To `processing`, attempt + 1, with a new fingerprint; what reconciliation found is forgotten. From an expired
+    /// record everything else starts anew (created, counters, events); the attempt number goes on, so that it stays a
+    /// fence.
     Begin {
         /// Whose key it is: a tombstone no longer knows.
         scope: Scope,

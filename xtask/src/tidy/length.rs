@@ -1,7 +1,7 @@
 //! No file of code is longer than a reader can hold.
 //!
-//! A file over 400 lines is told; one over 600 hides a second room and fails. What a program has written, and says so in
-//! its first line, nobody reads.
+//! A file over 400 lines is told; one over 600 hides a second room and fails. What a program has written, and says so
+//! in its first line, nobody reads.
 
 use super::{Finding, Severity};
 use crate::repository::Repository;

@@ -15,8 +15,8 @@ use crate::select::{Position, Selection};
 ///
 /// # Errors
 ///
-/// The text is not valid JSON, holds a lone surrogate, or is [too deep](crate::limits::DEPTH_MAX). Duplicate names are no
-/// error here, and neither is any size.
+/// The text is not valid JSON, holds a lone surrogate, or is [too deep](crate::limits::DEPTH_MAX). Duplicate names are
+/// no error here, and neither is any size.
 pub fn without(input: &[u8], pointers: &[Pointer]) -> Result<Vec<u8>, NotCanonical> {
     let mut cutter = Cutter { selection: Selection::new(pointers), containers: Vec::new(), cuts: Vec::new() };
     parse(input, &mut cutter)?;

@@ -1,7 +1,7 @@
 //! What of a part's headers counts: the name and file name of its `Content-Disposition`, its `Content-Type`, and its
 //! `Content-Transfer-Encoding`, without which the content cannot be understood. Values keep their spelling, since
-//! clients escape names in different ways (RFC 7578, section 4.2), except for what is known not to matter: quotes around
-//! a parameter, letter case of a type, blanks around a value. Folded lines and duplicates are malformed.
+//! clients escape names in different ways (RFC 7578, section 4.2), except for what is known not to matter: quotes
+//! around a parameter, letter case of a type, blanks around a value. Folded lines and duplicates are malformed.
 
 use crate::media::{essence, is_token, parameters};
 

@@ -1,7 +1,7 @@
 //! A service's own statements beside the boundary, for what may happen twice, and for pages.
 //!
-//! Each is a transaction of its own over the connections of the boundary, as `Onefold::read` and `Onefold::write` of the
-//! database that is there.
+//! Each is a transaction of its own over the connections of the boundary, as `Onefold::read` and `Onefold::write` of
+//! the database that is there.
 
 use rusqlite::Connection;
 

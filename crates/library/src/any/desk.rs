@@ -1,8 +1,9 @@
-//! The desk between a closure and its transaction: the closure lays down what it asks for and waits, and whoever runs the
-//! closure does it in the real transaction, lays down the answer, and lets the closure go on.
+//! The desk between a closure and its transaction: the closure lays down what it asks for and waits, and whoever runs
+//! the closure does it in the real transaction, lays down the answer, and lets the closure go on.
 //!
-//! The desk knows whether a closure may succeed in the end: it may not where it has given a call up before its answer (an
-//! effect may be noted, and what was to follow it not be written), nor where it has gone on after a call that failed.
+//! The desk knows whether a closure may succeed in the end: it may not where it has given a call up before its answer
+//! (an effect may be noted, and what was to follow it not be written), nor where it has gone on after a call that
+//! failed.
 
 use std::future::poll_fn;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! One body over SQLite and PostgreSQL (feature `postgres`), for a service whose database is chosen when it starts: by a
-//! developer a file, in production a server.
+//! One body over SQLite and PostgreSQL (feature `postgres`), for a service whose database is chosen when it starts: by
+//! a developer a file, in production a server.
 //!
 //! ```no_run
 //! use onefold::any::AnyTx;
@@ -22,19 +22,20 @@
 //! # }
 //! ```
 //!
-//! What both take is yours to write: parameters as `$1`, columns as `BIGINT`, `TEXT`, `BOOLEAN`, `DOUBLE PRECISION` or bytes,
-//! `ON CONFLICT`, `RETURNING` in a query. What is read of another type is cast, to `BIGINT`, `TEXT` or `DOUBLE PRECISION`:
-//! SQLite knows no others.
+//! What both take is yours to write: parameters as `$1`, columns as `BIGINT`, `TEXT`, `BOOLEAN`, `DOUBLE PRECISION` or
+//! bytes, `ON CONFLICT`, `RETURNING` in a query. What is read of another type is cast, to `BIGINT`, `TEXT` or
+//! `DOUBLE PRECISION`: SQLite knows no others.
 //!
-//! A closure is async on both. On SQLite it runs on the writer's thread, where it must be short and may wait for nothing
-//! but its transaction: one that waits for anything else is stopped and undone, and there is no tokio runtime for a timer.
+//! A closure is async on both. On SQLite it runs on the writer's thread, where it must be short and may wait for
+//! nothing but its transaction: one that waits for anything else is stopped and undone, and there is no tokio runtime
+//! for a timer.
 //!
-//! **Isolation** is the database's. SQLite runs closures one after the other; PostgreSQL runs them side by side, at READ
-//! COMMITTED unless `default_transaction_isolation` says otherwise. A number that was queried may be another's to change
-//! until it is written, so decide in the statement (`UPDATE … SET available = available - $2 WHERE available >= $2`), or
-//! take the row before it is read (`UPDATE … SET available = available … RETURNING available`): both are exact on both.
-//! Everything else is as each database has it: [`Onefold::atomic`](crate::Onefold) of SQLite, and of
-//! [`postgres`](crate::postgres).
+//! **Isolation** is the database's. SQLite runs closures one after the other; PostgreSQL runs them side by side, at
+//! READ COMMITTED unless `default_transaction_isolation` says otherwise. A number that was queried may be another's to
+//! change until it is written, so decide in the statement
+//! (`UPDATE … SET available = available - $2 WHERE available >= $2`), or take the row before it is read
+//! (`UPDATE … SET available = available … RETURNING available`): both are exact on both. Everything else is as each
+//! database has it: [`Onefold::atomic`](crate::Onefold) of SQLite, and of [`postgres`](crate::postgres).
 
 mod beside;
 mod desk;
@@ -130,7 +131,8 @@ impl AnyStore {
         Ok(AnyStore(One::Sqlite(SqliteStore::open(path, options)?)))
     }
 
-    /// Over a database on a server. Must be called in a tokio runtime, which is needed for as long as the store is used.
+    /// Over a database on a server. Must be called in a tokio runtime, which is needed for as long as the store is
+    /// used.
     ///
     /// # Errors
     /// [`AnyOpenError::Postgres`]. Cancellation: nothing has changed but perhaps the schema, by whole migrations.

@@ -48,9 +48,9 @@ impl Onefold<PostgresStore> {
         left.taken(self.store().lend(&mut work).await?)
     }
 
-    /// Writes the service's own tables in one transaction, without an operation: what must not happen twice belongs into
-    /// [`Onefold::atomic`]. The closure may run again when the database asks for that, each time as a clone. An error and
-    /// a panic undo everything.
+    /// Writes the service's own tables in one transaction, without an operation: what must not happen twice belongs
+    /// into [`Onefold::atomic`]. The closure may run again when the database asks for that, each time as a clone. An
+    /// error and a panic undo everything.
     ///
     /// Cancellation: it is committed whole or not at all.
     pub async fn write<A, F>(&self, write_own: F) -> Result<A, AccessError>

@@ -55,8 +55,9 @@ impl Onefold<PostgresStore> {
 
 impl Onefold<PostgresStore> {
     /// Makes a message on its way out in a transaction that the caller owns. False: it was made before. An id whose
-    /// message goes to another destination or address is an error ([`CallError::NotDone`]). Relays see it once the caller has committed. With an ordering key, whoever makes a message of the same
-    /// key at the same time waits for the end of the transaction, so that they leave in the order of their commits.
+    /// message goes to another destination or address is an error ([`CallError::NotDone`]). Relays see it once the
+    /// caller has committed. With an ordering key, whoever makes a message of the same key at the same time waits for
+    /// the end of the transaction, so that they leave in the order of their commits.
     ///
     /// After an error the transaction is of no more use: roll it back. Cancellation: the same.
     pub async fn enqueue(&self, transaction: &Transaction<'_>, message: Message) -> Result<bool, CallError> {

@@ -1,5 +1,5 @@
-//! A process that is frozen (SIGSTOP) in the middle of an attempt and wakes when its lease is over: while another one has
-//! the operation, or after that one's end. What it says then is evidence, and changes nothing.
+//! A process that is frozen (SIGSTOP) in the middle of an attempt and wakes when its lease is over: while another one
+//! has the operation, or after that one's end. What it says then is evidence, and changes nothing.
 //!
 //! It is frozen where none of its transactions is open: one that is holds the database, or the key, until it wakes.
 

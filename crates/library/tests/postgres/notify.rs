@@ -1,4 +1,5 @@
-//! Notifications over PostgreSQL: one mail for each effect, made with the business, and settled once where nobody knows.
+//! Notifications over PostgreSQL: one mail for each effect, made with the business, and settled once where nobody
+//! knows.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -50,8 +50,8 @@ pub enum Handling {
     Done(InboxState),
     /// It was handled before.
     Duplicate,
-    /// It waits in the dead list for a person, now or since before, with its body: it failed too often, has no id, or is
-    /// older than the marks.
+    /// It waits in the dead list for a person, now or since before, with its body: it failed too often, has no id, or
+    /// is older than the marks.
     Parked,
     /// Another message has its id: it waits in the dead list for a person, with its body, under an id of its own.
     Conflict,

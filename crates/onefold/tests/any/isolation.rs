@@ -1,5 +1,5 @@
-//! What a closure may read and then write. Decided in the statement, or behind an update of the row, it is exact on both
-//! databases; decided by what a query has read it is as the database isolates its transactions.
+//! What a closure may read and then write. Decided in the statement, or behind an update of the row, it is exact on
+//! both databases; decided by what a query has read it is as the database isolates its transactions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

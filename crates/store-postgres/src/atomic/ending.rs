@@ -1,7 +1,7 @@
 //! The commit of a transaction with its record, and what became of it where nobody answered.
 //!
-//! *After a crash* there are the record and what the closure wrote, or neither. Where the answer alone is lost, the key's
-//! lock says when the server has ended the transaction, and the record says how.
+//! *After a crash* there are the record and what the closure wrote, or neither. Where the answer alone is lost, the
+//! key's lock says when the server has ended the transaction, and the record says how.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -67,8 +67,8 @@ pub(crate) enum End<A> {
     Lost(String),
 }
 
-/// Judges how a transaction ended whose last statement writes to this table. Where that is known its connection is given
-/// back; otherwise it is closed, so that the server need not wait for us.
+/// Judges how a transaction ended whose last statement writes to this table. Where that is known its connection is
+/// given back; otherwise it is closed, so that the server need not wait for us.
 pub(crate) async fn ended<A>(
     held: Held,
     table: &str,

@@ -1,5 +1,5 @@
-//! An operation of which there is no record: one insert, of the finished record. A crash before its commit leaves nothing,
-//! and the key is free.
+//! An operation of which there is no record: one insert, of the finished record. A crash before its commit leaves
+//! nothing, and the key is free.
 
 use std::time::Duration;
 
@@ -200,9 +200,9 @@ fn unanswered() -> Failed {
     row::unreadable("no answer").into()
 }
 
-/// A look may not see what was committed just before it had the lock, and above READ COMMITTED neither does the closure.
-/// So one that did nothing may have been a duplicate's that did not know: then the record stands, made before it had the
-/// lock.
+/// A look may not see what was committed just before it had the lock, and above READ COMMITTED neither does the
+/// closure. So one that did nothing may have been a duplicate's that did not know: then the record stands, made before
+/// it had the lock.
 async fn undone(
     id: OperationId,
     ended: Atomically,

@@ -1,6 +1,6 @@
 //! An operation that begins again, from a free key, an expired record or a lease that is over: the record is begun,
-//! the closure runs, the record is settled, in one transaction. Rare, so it takes its round trips one by one. A crash in
-//! between leaves the record as it was found.
+//! the closure runs, the record is settled, in one transaction. Rare, so it takes its round trips one by one. A crash
+//! in between leaves the record as it was found.
 
 use onefold_core::State;
 use onefold_store::{Advance, Also, Atomically, Finish, Read, Start, Step, StoreError, crash};

@@ -1,4 +1,5 @@
-//! A message whose effect is other messages: mark and messages in one commit, so after a crash there are both or neither.
+//! A message whose effect is other messages: mark and messages in one commit, so after a crash there are both or
+//! neither.
 
 use onefold_core::InboxState;
 use onefold_store::{Consumed, Mark, StoreError};

@@ -1,9 +1,9 @@
 //! The end of a handled message: its mark and the commit.
 //!
-//! When the answer to a commit is lost, the message's lock says when the server has ended that transaction, and the mark
-//! says how; where the mark may have been forgotten since, nobody knows. The retention of a mark counts from the end of
-//! its handler. One that was made when its handler began is written again at the end where that makes a difference of
-//! more than a thousandth.
+//! When the answer to a commit is lost, the message's lock says when the server has ended that transaction, and the
+//! mark says how; where the mark may have been forgotten since, nobody knows. The retention of a mark counts from the
+//! end of its handler. One that was made when its handler began is written again at the end where that makes a
+//! difference of more than a thousandth.
 
 use onefold_core::contract::Retention;
 use onefold_core::{InboxState, StoreTime};

@@ -1,5 +1,5 @@
-//! A failure of a handler, noted in a commit of its own. A crash before it leaves the failure uncounted: the message comes
-//! again as one that has not failed.
+//! A failure of a handler, noted in a commit of its own. A crash before it leaves the failure uncounted: the message
+//! comes again as one that has not failed.
 
 use onefold_core::contract::Retention;
 use onefold_core::{InboxEntry, InboxState};
