@@ -184,12 +184,7 @@ async fn work_whose_record_is_gone_before_its_fate_is_known_is_not_told_to_run_a
     let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
     let middle = Middle::before(&database).await;
     let (store, beside) = (one_connection(&middle.url).await, open(&database.url()).await);
-    // Its statements are prepared then, so that the lost answer is that of the last ones.
-    let mut first = PostgresWork::new(|_| {
-        Box::pin(async { Ended::Finished { finish: Finish::Succeeded, kept: Kept::Nothing, resource: None } })
-    });
-    let ended = store.atomically(Entry::New(Box::new(claim(&store, "first"))), &mut first).await;
-    assert!(matches!(ended, Ok(Atomically::Committed { .. })), "{ended:?}");
+    first_work(&store).await;
     let mut new = claim(&store, "k");
     new.promise.retention = Retention::For(Duration::from_secs(1));
     new.promise.tombstone = Duration::ZERO;
@@ -201,4 +196,32 @@ async fn work_whose_record_is_gone_before_its_fate_is_known_is_not_told_to_run_a
     };
     let (ended, ()) = tokio::join!(store.atomically(Entry::New(Box::new(new)), &mut work), sweeping);
     assert!(matches!(ended, Err(StoreError::Unavailable(_))), "{ended:?}");
+}
+
+#[tokio::test]
+async fn work_whose_answer_is_lost_is_known_to_be_committed() {
+    let what = "answers of PostgreSQL that are lost";
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let middle = Middle::before(&database).await;
+    let store = one_connection(&middle.url).await;
+    first_work(&store).await;
+    let mut work = middle.work_whose_end_is_lost();
+    let opening = async {
+        let mut closed = middle.open.subscribe();
+        closed.wait_for(|open| !open).await.expect("the middle is there");
+        middle.open.send_replace(true);
+    };
+    let entry = Entry::New(Box::new(claim(&store, "k")));
+    let (ended, ()) = tokio::join!(store.atomically(entry, &mut work), opening);
+    assert!(matches!(ended, Ok(Atomically::Committed { .. })), "{ended:?}");
+    assert_eq!(middle.to_lose.load(Ordering::SeqCst), 0, "an answer was lost");
+}
+
+/// Has the statements of atomic mode prepared, so that the answer that is lost later is that of the last ones.
+async fn first_work(store: &PostgresStore) {
+    let mut first = PostgresWork::new(|_| {
+        Box::pin(async { Ended::Finished { finish: Finish::Succeeded, kept: Kept::Nothing, resource: None } })
+    });
+    let ended = store.atomically(Entry::New(Box::new(claim(store, "first"))), &mut first).await;
+    assert!(matches!(ended, Ok(Atomically::Committed { .. })), "{ended:?}");
 }
