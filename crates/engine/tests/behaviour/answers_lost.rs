@@ -89,6 +89,19 @@ async fn attempt_that_is_performed_is_not_withdrawn_though_its_number_was_given_
 }
 
 #[tokio::test(start_paused = true)]
+async fn attempt_whose_answer_is_still_on_its_way_is_not_withdrawn_though_its_number_was_given_up_before() {
+    let (engine, store) = World::new().flaky();
+    let _keeper = engine.keep(secs(3600));
+    let order = call(busy(), "3 apples");
+    store.next(Asked::Claim, Fault::Unavailable);
+    assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+    store.next(Asked::Claim, Fault::ToldLate(secs(5)));
+    let attempt = begin(&engine, &order).await;
+    assert_eq!(record(&engine, &order).await.state, State::Processing);
+    recorded(attempt.settle(placed("order 5001")).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn attempt_that_another_process_performs_is_not_withdrawn() {
     let world = World::new();
     let (engine, store) = world.flaky();
