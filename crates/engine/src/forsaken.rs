@@ -120,15 +120,14 @@ impl Engine {
             // Whoever leads looks at the record as well.
             let Joined::Leader(_leader) = self.0.flights.join(id) else { continue };
             let Ok(read) = self.answered(self.0.store.read(id).await) else { return };
-            match read.record {
-                Some(record) if self.is_forsaken(&record) => {
-                    if self.withdraw(&record).await.is_err() {
-                        return;
-                    }
+            let Some(record) = read.record else { continue };
+            if self.is_forsaken(&record) {
+                if self.withdraw(&record).await.is_err() {
+                    return;
                 }
+            } else if record.attempt >= attempt {
                 // It can never begin any more.
-                Some(record) if record.attempt >= attempt => self.0.forsaken.forget(id),
-                _ => {}
+                self.0.forsaken.forget(id);
             }
         }
     }
