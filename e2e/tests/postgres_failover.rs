@@ -1,12 +1,15 @@
 //! B128: a replica is no store, and what was acknowledged survives the loss of a primary whose replica is synchronous.
+//!
+//! And of a primary that comes back after its replica was promoted, what the operator's page says: one whose replica was
+//! synchronous acknowledges nothing, any other is a second store that nobody tells from the first.
 
 use std::time::Duration;
 
 use onefold_e2e::kill_clients::Clients;
 use onefold_e2e::order_service::{Keys, OrderService};
-use onefold_e2e::{ROUTE, assert_fresh, assert_replay, order, setup};
+use onefold_e2e::{ROUTE, assert_fresh, assert_problem, assert_replay, order, setup};
 use onefold_testkit::postgres::{PostgresServer, ask_at};
-use onefold_testkit::{Setup, TestDirectory, Upstream, wait};
+use onefold_testkit::{Answer, Gateway, Setup, TestDirectory, Upstream, wait};
 
 const CLIENTS: usize = 16;
 
@@ -88,4 +91,89 @@ async fn b128_acknowledged_operations_replay_on_a_promoted_synchronous_replica()
     }
     let twice: Vec<_> = service.orders().into_iter().filter(|(_, numbers)| numbers.len() > 1).collect();
     assert!(twice.is_empty(), "keys with two orders: {twice:?}");
+}
+
+/// A primary that came back after the promotion of its replica, and gateways for which it is named first.
+struct TwoWriters {
+    old: PostgresServer,
+    upstream: Upstream,
+    /// It was there before, and has connections to the new primary.
+    before: Gateway,
+    /// It was started afterwards, and is connected to the old one.
+    after: Gateway,
+    /// Of an order that the old primary knows, and of one that it does not.
+    known: Answer,
+    unknown: Answer,
+    _new: PostgresServer,
+    _directory: TestDirectory,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Replica {
+    Synchronous,
+    Asynchronous,
+}
+
+impl TwoWriters {
+    async fn make(what: &str, kind: Replica) -> Option<TwoWriters> {
+        let directory = TestDirectory::create();
+        let mut old = PostgresServer::start(what, &directory, "")?;
+        let folder = directory.file("replica");
+        let new = match kind {
+            Replica::Synchronous => old.synchronous_replica_in(&folder).await,
+            Replica::Asynchronous => old.late_replica_in(&folder, Duration::ZERO).await,
+        };
+        let upstream = Upstream::start().await;
+        let url = format!("postgres://postgres@127.0.0.1:{},127.0.0.1:{}/postgres", old.port(), new.port());
+        let before = setup(&upstream, "").store_url(&url).start().await;
+        let known = before.send(&order("known")).await;
+        assert_fresh(&known, 200);
+        wait::until_within(wait::DEADLINE, "the replica has the order", async || {
+            let at_replica = format!("{}/postgres", new.url());
+            ask_at(&at_replica, "SELECT count(*) FROM onefold.operations WHERE state = 2").await == "1"
+        })
+        .await;
+        old.kill();
+        new.promote().await;
+        new.forget_replicas().await;
+        let unknown = answered_in_the_end(&before, "unknown").await;
+        old.restart();
+        let after = before.twin().await;
+        Some(TwoWriters { old, upstream, before, after, known, unknown, _new: new, _directory: directory })
+    }
+}
+
+async fn answered_in_the_end(gateway: &Gateway, key: &str) -> Answer {
+    wait::some(wait::DEADLINE, "the gateway finds the new primary", async || {
+        let answer = gateway.send(&order(key)).await;
+        (answer.status == 200).then_some(answer)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b128_old_primary_whose_replica_was_synchronous_comes_back_and_acknowledges_nothing() {
+    let what = "a primary that comes back beside its synchronous replica";
+    let Some(mut two) = TwoWriters::make(what, Replica::Synchronous).await else { return };
+    assert_replay(&two.after.send(&order("known")).await, &two.known);
+    assert_problem(&two.after.send(&order("unknown")).await, 503, "store-unavailable");
+    assert_eq!(two.upstream.count(ROUTE), 2, "nothing ran by the old primary's word");
+    two.old.kill();
+    for gateway in [&two.after, &two.before] {
+        assert_replay(&answered_in_the_end(gateway, "known").await, &two.known);
+        assert_replay(&answered_in_the_end(gateway, "unknown").await, &two.unknown);
+    }
+    assert_eq!(two.upstream.count(ROUTE), 2, "each ran once");
+}
+
+/// Why the operator's page says that an old primary must be fenced: nothing here prevents the second effect.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b128_old_primary_that_nobody_fences_is_a_second_store_that_knows_nothing_of_the_first() {
+    let what = "a primary that comes back beside its asynchronous replica";
+    let Some(mut two) = TwoWriters::make(what, Replica::Asynchronous).await else { return };
+    assert_fresh(&two.after.send(&order("unknown")).await, 200);
+    assert_eq!(two.upstream.count(ROUTE), 3, "a second effect");
+    two.old.kill();
+    let later = two.before.twin().await;
+    assert_replay(&later.send(&order("unknown")).await, &two.unknown);
 }

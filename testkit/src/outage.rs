@@ -1,15 +1,17 @@
 //! A store that goes out of reach and comes back: a SQLite file that another program keeps locked, a PostgreSQL server
-//! that is killed and started again.
+//! that is killed and started again, and one behind a PgBouncer that stays up meanwhile.
 //!
-//! What was committed before stays. [`on_each_outage!`](crate::on_each_outage) runs a case over both.
+//! What was committed before stays. [`on_each_outage!`](crate::on_each_outage) runs a case over all of them.
 
 use std::time::Duration;
 
 use rusqlite::Connection;
 
 use crate::directory::TestDirectory;
+use crate::pgbouncer::Pooler;
 use crate::postgres::PostgresServer;
 use crate::setup::Setup;
+use crate::skipped::skipped;
 use crate::store::Store;
 
 /// How long the lock of the file is waited for.
@@ -20,7 +22,7 @@ pub struct FragileStore(Kind);
 
 enum Kind {
     File { store: Store, lock: Option<Connection> },
-    Server { server: Box<PostgresServer>, url: String, _directory: TestDirectory },
+    Server { server: Box<PostgresServer>, _pooler: Option<Pooler>, url: String, _directory: TestDirectory },
 }
 
 impl FragileStore {
@@ -36,7 +38,18 @@ impl FragileStore {
         let directory = TestDirectory::create();
         let server = Box::new(PostgresServer::start(what, &directory, "")?);
         let url = format!("{}/postgres", server.url());
-        Some(Self(Kind::Server { server, url, _directory: directory }))
+        Some(Self(Kind::Server { server, _pooler: None, url, _directory: directory }))
+    }
+
+    /// The same behind a pooler, which stays when the server goes.
+    #[must_use]
+    pub fn pgbouncer(what: &str) -> Option<Self> {
+        let directory = TestDirectory::create();
+        let server = Box::new(PostgresServer::start(what, &directory, "")?);
+        let pooler = Pooler::start_in(&directory.file("pgbouncer"), server.url());
+        let pooler = pooler.map_err(|why| skipped(what, &why)).ok()?;
+        let url = format!("{}/postgres", pooler.url());
+        Some(Self(Kind::Server { server, _pooler: Some(pooler), url, _directory: directory }))
     }
 
     /// `sqlite:PATH` or `postgres://…`.
@@ -95,12 +108,16 @@ macro_rules! on_each_outage {
                 }
             )+
         }
-        mod postgresql {
+        $crate::on_each_outage!(@servers postgresql, "on PostgreSQL", $($case),+);
+        $crate::on_each_outage!(@servers pgbouncer, "behind PgBouncer", $($case),+);
+    };
+    (@servers $kind:ident, $place:literal, $($case:ident),+) => {
+        mod $kind {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $case() {
-                    let what = concat!(stringify!($case), " on PostgreSQL");
-                    if let Some(store) = $crate::FragileStore::postgresql(what) {
+                    let what = concat!(stringify!($case), " ", $place);
+                    if let Some(store) = $crate::FragileStore::$kind(what) {
                         super::$case(store).await;
                     }
                 }

@@ -30,14 +30,21 @@ impl Engine {
         }
     }
 
-    /// The next attempt of a record that is free, expired, whose lease is over, or whose lost attempt may be followed by another.
+    /// The next attempt of a record that is free, expired, whose lease is over, or whose lost attempt may be followed by
+    /// another. Only where nothing happened before does an attempt that nobody performs say that nothing has.
     pub(crate) async fn begin_next(
         &self,
         call: &Call,
         record: &Record,
         now: StoreTime,
     ) -> Result<Advanced, Refusal> {
-        self.answered(self.0.store.advance(self.beginning(call, record, now)).await)
+        let free = record.state == State::Failed;
+        let asking = free.then(|| self.0.forsaken.asking(record.id, record.attempt + 1));
+        let advanced = self.answered(self.0.store.advance(self.beginning(call, record, now)).await)?;
+        if let Some(asking) = asking {
+            asking.heard();
+        }
+        Ok(advanced)
     }
 
     /// The transition that begins it.

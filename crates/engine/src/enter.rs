@@ -35,8 +35,8 @@ impl Engine {
     /// Enters an operation: gives an attempt to perform, or says where the operation stands.
     ///
     /// As a duplicate it waits as the contract says, but no longer than `gone` is pending. Run it in a task of its
-    /// own: cancelled in the middle of a claim it leaves a record that nobody performs, which becomes
-    /// `outcome_unknown` when its lease ends.
+    /// own: cancelled in the middle of a claim it leaves a record that nobody performs, which this process frees when it
+    /// sees it, and which otherwise becomes `outcome_unknown` when its lease ends.
     pub async fn enter(
         &self,
         call: &Call,
@@ -185,7 +185,10 @@ impl Engine {
             let Some(mut read) = found.take() else {
                 // Most requests are new: the claim says so, or brings the record that stands in its way.
                 asked = Instant::now();
-                match leader.heard(self.answered(self.0.store.claim(self.claim(call, id)).await))? {
+                let asking = self.0.forsaken.asking(id, 1);
+                let claimed = leader.heard(self.answered(self.0.store.claim(self.claim(call, id)).await))?;
+                asking.heard();
+                match claimed {
                     Claimed::Won { now } => {
                         let record = first_attempt(call, id, &self.0.owner, now);
                         return Ok(Some(Entered::Attempt(self.begun(call, record, leader, false))));
@@ -196,6 +199,12 @@ impl Engine {
                 }
                 continue;
             };
+            if let Some(record) = read.record.as_ref().filter(|record| self.is_forsaken(record)) {
+                leader.heard(self.withdraw(record).await)?;
+                asked = Instant::now();
+                found = Some(leader.heard(self.answered(self.0.store.read(id).await))?);
+                continue;
+            }
             let decision = decide(read.record.as_ref(), &request(call), &call.contract, read.now);
             match (decision, read.record.take()) {
                 // The record went away between two looks at it.

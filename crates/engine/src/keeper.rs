@@ -1,5 +1,5 @@
-//! The loops beside the requests: one writes counters, marks lost outcomes and reads gauges, one sweeps what has
-//! expired.
+//! The loops beside the requests: one writes counters, withdraws attempts that nobody performs, marks lost outcomes and
+//! reads gauges, one sweeps what has expired.
 //!
 //! Nothing depends on them for being right: expiry and leases are judged whenever a record is read. They only keep
 //! lists, gauges and the size of the store close to the truth. A sweep takes as long as it takes, since it rests
@@ -40,6 +40,7 @@ impl Engine {
         loop {
             ticks.tick().await;
             self.flush_counters().await;
+            self.look_for_forsaken().await;
             self.look_for_lost_outcomes().await;
             if let Ok(survey) = self.0.store.survey().await {
                 self.0.signals.surveyed(&survey);

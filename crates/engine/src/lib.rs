@@ -14,6 +14,7 @@ mod driving;
 mod enter;
 mod finished;
 mod flight;
+mod forsaken;
 mod hearts;
 mod keeper;
 mod limits;
@@ -49,6 +50,7 @@ pub(crate) struct Inner {
     pub(crate) owner: String,
     pub(crate) limits: Limits,
     pub(crate) flights: flight::Flights,
+    pub(crate) forsaken: forsaken::Forsaken,
     pub(crate) hearts: hearts::Hearts,
     pub(crate) finished: finished::Finished,
     pub(crate) tally: tally::Tally,
@@ -66,6 +68,7 @@ impl Engine {
             owner,
             limits,
             flights: flight::Flights::default(),
+            forsaken: forsaken::Forsaken::default(),
             hearts: hearts::Hearts::default(),
             tally: tally::Tally::default(),
             signals,

@@ -42,6 +42,13 @@ pub(crate) const HELD_POLL_MIN: Duration = Duration::from_millis(5);
 pub(crate) const OFFER_AGAIN_FOR: Duration = Duration::from_secs(600);
 /// Pause between those offers, at most.
 pub(crate) const OFFER_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How long an attempt that was asked for and not heard of may still begin: longer than a pooler holds a statement
+/// back (PgBouncer's `query_wait_timeout` is two minutes), and a connection that is gone keeps one under way.
+pub(crate) const FORSAKEN_FOR: Duration = Duration::from_secs(600);
+/// Such attempts that are remembered: as many as can wait for a store that has stopped answering, and some.
+pub(crate) const FORSAKEN_MAX: usize = 20_000;
+/// Such attempts that one tick of the keeper looks at.
+pub(crate) const FORSAKEN_LOOK: usize = 200;
 /// Counters of this many records are kept in memory between two writes.
 pub(crate) const TALLY_RECORDS_MAX: usize = 10_000;
 /// How often counters are written, lost outcomes are looked for and gauges are read.

@@ -51,6 +51,16 @@ pub enum OpenError {
         /// The schema of this release.
         needed: u32,
     },
+    /// Others held the tables that a migration changes.
+    #[error(
+        "the store could not be migrated: for {waited_s} s its tables were held ({by}); nothing was changed by this migration: end that, or start again when it has ended"
+    )]
+    Held {
+        /// How long they were waited for, in seconds.
+        waited_s: u64,
+        /// Who held them at last.
+        by: String,
+    },
     /// The schema `onefold` belongs to something else.
     #[error("the database has a schema `onefold` that is not Onefold's; it was left untouched")]
     Foreign,

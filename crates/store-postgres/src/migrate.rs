@@ -4,9 +4,16 @@
 //! after it. Gateways that migrate at once wait for each other by a lock that ends with the transaction, and the
 //! second finds nothing to do. Migrations only go forward.
 //!
+//! Whoever comes to a table later waits behind a migration that waits for it. So a migration waits for a moment, lets the
+//! others pass, and comes back, until its time is over; then it says who held the tables.
+//!
 //! Each migration also says, and leaves in the database, which older releases may go on working on the store once it
 //! has run (decision 0016). A release opens a later schema where that says so, and refuses it otherwise.
 
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, GenericClient, IsolationLevel, Transaction};
 
@@ -46,8 +53,20 @@ pub(crate) const LATEST: u32 = MIGRATIONS.len() as u32;
 const ALONE_LOCK: i64 = 0x4F6E_6566_0000_0000;
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
-/// Whoever comes later to a table waits behind a migration that waits for it.
-const WAIT: &str = "SET LOCAL lock_timeout = '5s'";
+/// Whoever comes later to a table waits behind a migration that waits for it: no longer than a slow commit.
+const WAIT: &str = "SET LOCAL lock_timeout = '300ms'";
+/// The pause until it waits again: long enough that whoever waited behind it is done, and short enough to find the gaps
+/// between the transactions of a dump.
+const PAUSE: Duration = Duration::from_millis(700);
+/// Who has held tables of the schema for longer than a migration waits. Nobody's statements, which may hold anything.
+const HOLDERS: &str = "SELECT string_agg(DISTINCT format('%s of user %s, process %s, for %s s',
+        coalesce(nullif(a.application_name, ''), 'a session'), coalesce(a.usename::text, '?'), a.pid,
+        floor(extract(epoch FROM clock_timestamp() - a.xact_start))::bigint), '; ')
+    FROM pg_locks l JOIN pg_class c ON c.oid = l.relation AND c.relnamespace = to_regnamespace('onefold')
+    JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.granted AND l.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - interval '300 ms'
+    AND l.database = (
+        SELECT oid FROM pg_database WHERE datname = current_database())";
 /// NULL: there is no such table. The last: another's schema of the same name.
 const FOUND: &str =
     "SELECT to_regclass('onefold.migrations') IS NOT NULL, to_regnamespace('onefold') IS NOT NULL
@@ -82,8 +101,14 @@ pub(crate) fn known(test: Option<Migration>) -> Vec<Migration> {
 }
 
 /// Brings the schema to the latest that is known. One of a later release that lets this one work on it is left as it
-/// is.
-pub(crate) async fn run(server: &Server, migrate: Migrate, known: &[Migration]) -> Result<(), OpenError> {
+/// is. Tables that somebody else holds are waited for as long as `wait_max`.
+pub(crate) async fn run(
+    server: &Server,
+    migrate: Migrate,
+    known: &[Migration],
+    wait_max: Duration,
+) -> Result<(), OpenError> {
+    let began = Instant::now();
     let mut connection = server.connection().await?;
     let latest = u32::try_from(known.len()).expect("migrations are few");
     loop {
@@ -105,21 +130,48 @@ pub(crate) async fn run(server: &Server, migrate: Migrate, known: &[Migration]) 
         // Somebody else may have been here.
         let found = schema_of(&transaction, latest).await?;
         let Some(migration) = known.get(found as usize) else { continue };
-        transaction.batch_execute(WAIT).await.map_err(said)?;
-        if found == 0 {
-            transaction.batch_execute(FIRST).await.map_err(said)?;
+        match change(&transaction, found, *migration).await {
+            Ok(()) => {
+                commit(transaction).await?;
+                tracing::info!(schema = found + 1, "the store was migrated");
+            }
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                transaction.rollback().await.map_err(said)?;
+                let by = holders(&**connection).await?;
+                if began.elapsed() >= wait_max {
+                    return Err(OpenError::Held { waited_s: began.elapsed().as_secs(), by });
+                }
+                tracing::info!(%by, "a migration waits for tables that are held");
+                sleep(PAUSE).await;
+            }
+            Err(error) => return Err(said(error)),
         }
-        transaction.batch_execute(PLACE).await.map_err(said)?;
-        transaction.batch_execute(migration.sql).await.map_err(said)?;
-        let number = |number: u32| i32::try_from(number).expect("migrations are few");
-        let (version, min_reader) = (number(found + 1), number(migration.min_reader));
-        transaction
-            .query_typed(NOTE, &[(&version, Type::INT4), (&min_reader, Type::INT4)])
-            .await
-            .map_err(said)?;
-        commit(transaction).await?;
-        tracing::info!(schema = found + 1, "the store was migrated");
     }
+}
+
+/// Carries out the migration of this schema, and notes it.
+async fn change(
+    transaction: &Transaction<'_>,
+    found: u32,
+    migration: Migration,
+) -> Result<(), tokio_postgres::Error> {
+    transaction.batch_execute(WAIT).await?;
+    if found == 0 {
+        transaction.batch_execute(FIRST).await?;
+    }
+    transaction.batch_execute(PLACE).await?;
+    transaction.batch_execute(migration.sql).await?;
+    let number = |number: u32| i32::try_from(number).expect("migrations are few");
+    let (version, min_reader) = (number(found + 1), number(migration.min_reader));
+    transaction.query_typed(NOTE, &[(&version, Type::INT4), (&min_reader, Type::INT4)]).await?;
+    Ok(())
+}
+
+/// Who holds tables of the schema now, in words.
+async fn holders(client: &impl GenericClient) -> Result<String, OpenError> {
+    let rows = client.query_typed(HOLDERS, &[]).await.map_err(said)?;
+    let named = rows.first().and_then(|row| row.get::<_, Option<String>>(0));
+    Ok(named.unwrap_or_else(|| "somebody who has just let go".to_owned()))
 }
 
 /// A transaction that nobody else of this kind runs at the same time, in this database.

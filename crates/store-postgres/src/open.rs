@@ -28,6 +28,10 @@ const CLOSURE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a closure waits for its turn, unless the options say otherwise: as long as most callers wait for an answer.
 const CLOSURE_WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// How long a migration waits for tables, unless the options say otherwise: longer than most transactions, and not as
+/// long as a start that is supervised may take.
+const MIGRATION_WAIT_MAX: Duration = Duration::from_secs(60);
+
 /// How a store is opened.
 #[derive(Clone)]
 pub struct Options {
@@ -35,6 +39,9 @@ pub struct Options {
     pub seal_keys: Vec<[u8; 32]>,
     /// Whether an old or absent schema is brought to the latest; otherwise it is an error.
     pub migrate: bool,
+    /// How long a migration waits for tables that others hold, such as a dump, before the store does not open. It lets
+    /// requests pass meanwhile.
+    pub migration_wait_max: Duration,
     /// Connections at most. A pooler in front may share fewer among many gateways. Closures of atomic mode hold at
     /// most all but five of them; of fewer than ten, half. Where transactions are above READ COMMITTED a handler of a
     /// message needs a second one for a moment.
@@ -61,6 +68,7 @@ impl Default for Options {
         Options {
             seal_keys: Vec::new(),
             migrate: true,
+            migration_wait_max: MIGRATION_WAIT_MAX,
             connections_max: CONNECTIONS_MAX,
             record_bytes_max: RECORD_BYTES_MAX,
             closure_time_max: CLOSURE_TIME_MAX,
@@ -77,6 +85,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("seal_keys", &self.seal_keys.len())
             .field("migrate", &self.migrate)
+            .field("migration_wait_max", &self.migration_wait_max)
             .field("connections_max", &self.connections_max)
             .field("record_bytes_max", &self.record_bytes_max)
             .field("closure_time_max", &self.closure_time_max)
@@ -101,7 +110,8 @@ pub(crate) async fn open(address: &Address, options: &Options) -> Result<Opened,
         tracing::warn!(check = finding.what, "{}", finding.says);
     }
     let migrate = if options.migrate { Migrate::Yes } else { Migrate::No };
-    migrate::run(&server, migrate, &migrate::known(options.test_migration)).await?;
+    let known = migrate::known(options.test_migration);
+    migrate::run(&server, migrate, &known, options.migration_wait_max).await?;
     let sealer = Sealer::new(&options.seal_keys);
     let identity_key = seal_keys::unlock(&server, &sealer).await?;
     Ok(Opened { server, sealer, identity_key })

@@ -3,6 +3,8 @@
 mod asking;
 mod handlers;
 
+use std::time::Duration;
+
 use asking::{claim, open, open_with, settle};
 use onefold_core::{Kept, OperationId, State};
 use onefold_store::{
@@ -15,7 +17,7 @@ use onefold_store_postgres::{
 };
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::wait::DEADLINE;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::NoTls;
 
 const WHAT: &str = "two releases on one PostgreSQL store";
@@ -133,20 +135,55 @@ async fn store_that_was_made_before_there_was_a_place_for_it_gets_one_and_tells_
     assert!(matches!(refused, OpenError::Newer { .. }), "{refused}");
 }
 
-#[tokio::test]
-async fn migration_that_must_wait_for_a_long_transaction_gives_up_and_leaves_the_store_at_work() {
+/// A session that reads the table of operations in a transaction, as a dump does.
+async fn reader(url: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("it connects");
+    tokio::spawn(connection);
+    let reads =
+        "SET application_name = 'nightly dump'; BEGIN; LOCK TABLE onefold.operations IN ACCESS SHARE MODE";
+    client.batch_execute(reads).await.expect("it is held");
+    client
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn migration_that_waits_for_a_dump_lets_requests_pass_and_is_carried_out_afterwards() {
     let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
     let url = database.url();
     let old = open(&url).await;
-    let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("it connects");
-    tokio::spawn(connection);
-    let held = client.transaction().await.expect("it begins");
-    held.execute("LOCK TABLE onefold.operations IN ROW SHARE MODE", &[]).await.expect("it is held");
-    let migrated = timeout(DEADLINE, open_with(&url, later(ADDITIVE, SCHEMA_VERSION))).await;
-    let refused = migrated.expect("it gives up").err().expect("the table is held").to_string();
-    assert!(refused.contains("lock timeout"), "{refused}");
+    let dump = reader(&url).await;
+    let migrating = tokio::spawn({
+        let url = url.clone();
+        async move { open_with(&url, later(ADDITIVE, SCHEMA_VERSION)).await }
+    });
+    let (begun, mut slowest, mut claims) = (Instant::now(), Duration::ZERO, 0);
+    while begun.elapsed() < Duration::from_secs(3) {
+        let asked = Instant::now();
+        let claimed = old.claim(claim(&old, &format!("meanwhile {claims}"))).await;
+        assert!(matches!(claimed, Ok(Claimed::Won { .. })), "{claimed:?}");
+        slowest = slowest.max(asked.elapsed());
+        claims += 1;
+    }
+    assert!(!migrating.is_finished(), "the table is held");
+    assert!(slowest < Duration::from_secs(2), "a request waited {slowest:?}");
+    dump.batch_execute("ROLLBACK").await.expect("it ends");
+    let new = timeout(DEADLINE, migrating).await.expect("it is carried out").expect("it ends");
+    drop(new.expect("it migrates"));
+    assert_eq!(database.ask("SELECT max(version) FROM onefold.migrations").await, LATER.to_string());
+}
+
+#[tokio::test]
+async fn migration_whose_tables_are_held_for_too_long_says_by_whom_and_leaves_the_store_at_work() {
+    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+    let url = database.url();
+    let old = open(&url).await;
+    let dump = reader(&url).await;
+    let options = Options { migration_wait_max: Duration::from_secs(1), ..later(ADDITIVE, SCHEMA_VERSION) };
+    let refused = timeout(DEADLINE, open_with(&url, options)).await.expect("it gives up");
+    let refused = refused.err().expect("the table is held");
+    let told = refused.to_string();
+    assert!(matches!(refused, OpenError::Held { .. }) && told.contains("nightly dump of user"), "{told}");
     works(&old, "meanwhile").await;
-    held.rollback().await.expect("it ends");
+    dump.batch_execute("ROLLBACK").await.expect("it ends");
     drop(open_with(&url, later(ADDITIVE, SCHEMA_VERSION)).await.expect("it migrates now"));
 }
 

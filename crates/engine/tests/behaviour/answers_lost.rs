@@ -2,49 +2,166 @@
 //! taken for somebody else's.
 
 use onefold_core::{Contract, Decision, EventKind, State};
-use onefold_engine::{Refusal, ResolvedAs, Settled};
-use tokio::time::sleep;
+use onefold_engine::{Refusal, ResolvedAs, Settled, Stood};
+use onefold_store::{Advanced, Claimed, OperationStore};
+use tokio::time::{sleep, timeout};
 
 use crate::acts::resolution;
 use crate::world::*;
 
 #[tokio::test(start_paused = true)]
-async fn claim_whose_answer_was_lost_is_performed_by_nobody_and_becomes_unknown() {
+async fn claim_whose_answer_was_lost_is_withdrawn_by_its_process_under_the_next_request() {
+    let world = World::new();
+    let (engine, store) = world.flaky();
+    let order = call(busy(), "3 apples");
+    store.next(Asked::Claim, Fault::AnswerLost);
+    assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+    assert!(matches!(decision(&world.engine(), &order).await, Decision::Busy { .. }), "others cannot know");
+    assert_eq!(begin(&engine, &call(busy(), "4 apples")).await.number(), 2, "the key was free");
+    assert_eq!(metric(&engine, "attempts_begun_total"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempt_that_begins_long_after_its_process_gave_it_up_is_withdrawn_by_the_keeper() {
+    let world = World::new();
+    let (engine, store) = world.flaky();
+    let _keeper = engine.keep(secs(3600));
+    for key in ["claimed", "begun"] {
+        let order = keyed(busy(), key, "3 apples");
+        if key == "begun" {
+            recorded(begin(&engine, &order).await.settle(not_done("try again")).await);
+        }
+        store.next(Asked::Claim, Fault::Unavailable);
+        assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+        sleep(secs(100)).await;
+        let late = engine.claim_of(&order);
+        match key {
+            "begun" => {
+                let Stood::Free(advance) = engine.stood(&order, world.store.read(late.id).await.unwrap())
+                else {
+                    panic!("the key is free")
+                };
+                store.next(Asked::Begin, Fault::Unavailable);
+                assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+                sleep(secs(100)).await;
+                assert!(matches!(world.store.advance(*advance).await, Ok(Advanced::Done { .. })));
+            }
+            _ => assert!(matches!(world.store.claim(late).await, Ok(Claimed::Won { .. }))),
+        }
+        let other = world.engine();
+        assert!(matches!(decision(&other, &order).await, Decision::Busy { .. }), "{key}");
+        sleep(secs(3)).await;
+        let next = if key == "begun" { 3 } else { 2 };
+        assert_eq!(begin(&other, &order).await.number(), next, "{key}: free before its lease has ended");
+        assert_eq!(events(&engine, &order).await, [], "nothing was lost");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn outcome_that_became_unknown_because_nobody_performed_it_is_withdrawn() {
     let world = World::new();
     let (engine, store) = world.flaky();
     let order = call(Contract { lease: secs(3), ..busy() }, "3 apples");
     store.next(Asked::Claim, Fault::AnswerLost);
     assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
-    for process in [&engine, &world.engine()] {
-        assert!(matches!(decision(process, &order).await, Decision::Busy { .. }));
-    }
     sleep(secs(4)).await;
-    assert_eq!(decision(&engine, &order).await, Decision::Unknown);
-    assert_eq!(events(&engine, &order).await[0].kind, EventKind::Unknown);
-    assert_eq!(metric(&engine, "attempts_begun_total"), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn resumable_claim_whose_answer_was_lost_is_followed_by_the_next_attempt() {
-    let (engine, store) = World::new().flaky();
-    let order = call(resumable(), "3 apples");
-    store.next(Asked::Claim, Fault::AnswerLost);
-    assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
-    sleep(secs(4)).await;
+    assert_eq!(decision(&world.engine(), &order).await, Decision::Unknown);
     assert_eq!(begin(&engine, &order).await.number(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn next_attempt_whose_answer_was_lost_is_performed_by_nobody() {
+async fn attempt_that_is_performed_is_not_withdrawn_though_its_number_was_given_up_before() {
+    let world = World::new();
+    let (engine, store) = world.flaky();
+    let _keeper = engine.keep(secs(3600));
+    let order = call(busy(), "3 apples");
+    store.next(Asked::Claim, Fault::Unavailable);
+    assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+    let attempt = begin(&engine, &order).await;
+    assert_eq!(attempt.number(), 1);
+    let outcome_is_lost = attempt;
+    sleep(secs(5)).await;
+    assert_eq!(record(&engine, &order).await.state, State::Processing);
+    drop(outcome_is_lost);
+    sleep(secs(5)).await;
+    assert_eq!(record(&engine, &order).await.state, State::OutcomeUnknown);
+    assert_eq!(decision(&engine, &order).await, Decision::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempt_whose_answer_is_still_on_its_way_is_not_withdrawn_though_its_number_was_given_up_before() {
     let (engine, store) = World::new().flaky();
+    let _keeper = engine.keep(secs(3600));
+    let order = call(busy(), "3 apples");
+    store.next(Asked::Claim, Fault::Unavailable);
+    assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+    store.next(Asked::Claim, Fault::ToldLate(secs(5)));
+    let attempt = begin(&engine, &order).await;
+    assert_eq!(record(&engine, &order).await.state, State::Processing);
+    recorded(attempt.settle(placed("order 5001")).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempt_that_another_process_performs_is_not_withdrawn() {
+    let world = World::new();
+    let (engine, store) = world.flaky();
+    let _keeper = engine.keep(secs(3600));
+    let order = call(busy(), "3 apples");
+    store.next(Asked::Claim, Fault::Unavailable);
+    assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+    let attempt = begin(&world.engine(), &order).await;
+    sleep(secs(5)).await;
+    assert!(matches!(decision(&engine, &order).await, Decision::Busy { .. }));
+    recorded(attempt.settle(placed("order 5001")).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_whose_answer_was_lost_is_performed_by_nobody_and_becomes_unknown_when_its_process_ends() {
+    let world = World::new();
+    let (engine, store) = world.flaky();
     let order = call(Contract { lease: secs(3), ..busy() }, "3 apples");
-    recorded(begin(&engine, &order).await.settle(not_done("try again")).await);
+    store.next(Asked::Claim, Fault::AnswerLost);
+    assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+    drop(engine);
+    let other = world.engine();
+    assert!(matches!(decision(&other, &order).await, Decision::Busy { .. }));
+    sleep(secs(4)).await;
+    assert_eq!(decision(&other, &order).await, Decision::Unknown);
+    assert_eq!(events(&other, &order).await[0].kind, EventKind::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_that_is_cancelled_in_the_middle_is_withdrawn() {
+    let (engine, store) = World::new().flaky();
+    let order = call(busy(), "3 apples");
+    store.next(Asked::Claim, Fault::ToldLate(secs(5)));
+    assert!(timeout(secs(1), enter(&engine, &order)).await.is_err());
+    assert_eq!(begin(&engine, &order).await.number(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn resumable_claim_whose_answer_was_lost_is_followed_by_the_next_attempt() {
+    let world = World::new();
+    let (engine, store) = world.flaky();
+    let order = call(resumable(), "3 apples");
+    store.next(Asked::Claim, Fault::AnswerLost);
+    assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+    sleep(secs(4)).await;
+    assert_eq!(begin(&world.engine(), &order).await.number(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempt_after_a_lost_one_frees_nothing_when_its_own_answer_was_lost() {
+    let (engine, store) = World::new().flaky();
+    let _keeper = engine.keep(secs(3600));
+    let order = call(resumable(), "3 apples");
+    drop(begin(&engine, &order).await);
+    settle_down().await;
     store.next(Asked::Begin, Fault::AnswerLost);
     assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
-    assert!(matches!(decision(&engine, &order).await, Decision::Busy { .. }));
-    sleep(secs(4)).await;
-    assert_eq!(decision(&engine, &order).await, Decision::Unknown);
-    assert_eq!(record(&engine, &order).await.attempt, 2);
+    sleep(secs(10)).await;
+    assert_eq!(record(&engine, &order).await.state, State::Processing, "the first may have done it");
+    assert_eq!(begin(&engine, &order).await.number(), 3);
 }
 
 #[tokio::test(start_paused = true)]
