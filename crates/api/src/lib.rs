@@ -51,6 +51,7 @@ pub fn router(engine: Engine, messages: Messages, metrics: Registry, stopping: A
         .route("/v1/inbox", get(messages::list_incoming))
         .route("/v1/inbox/{id}", get(messages::show_incoming))
         .route("/v1/inbox/redrives", post(messages::redrive_incoming))
+        .route("/v1/inbox/reruns", post(messages::rerun_incoming))
         .route("/v1/permits", get(messages::list_permits).post(messages::grant_permit))
         .route("/v1/permits/{number}/revoke", post(messages::revoke_permit))
         .with_state(Admin { engine, messages });

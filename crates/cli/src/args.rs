@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-pub(crate) use messages::{Grant, Inbox, InboxList, Outbox, OutboxList, OutboxRedrive, Permits, RedriveAs};
+pub(crate) use messages::{
+    Grant, Inbox, InboxList, InboxRedrive, InboxRerun, Outbox, OutboxList, OutboxRedrive, Permits, RedriveAs,
+};
 
 /// Many attempts, one effect.
 #[derive(Parser)]
