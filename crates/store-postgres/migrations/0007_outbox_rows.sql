@@ -129,7 +129,7 @@ BEGIN
             UPDATE onefold.outbox_open e SET due_at = NULL FROM unnest(aside) AS a (place) WHERE e.place = a.place;
         END IF;
         EXIT WHEN r.found < room AND NOT is_full;
-        step := step * 2;
+        step := least(step * 2, 65536);
     END LOOP;
     RETURN QUERY
         SELECT moment, g.attempt, g.failed, m.created_at, m.id, m.address, m.ordering_key, m.form
