@@ -28,7 +28,8 @@
 //!
 //! [`InboxSettings`] say how long marks stay, when a message is parked and which build handles. Parked messages are
 //! listed and let go on through [`Onefold::messages`]. A *permit*, granted there as well, lets another build handle
-//! messages again, each once: those that are delivered again, or, by [`Consumer::rerun`], those whose bodies are kept.
+//! messages again, each once: those that are delivered again, or, by [`Consumer::rerun`] or a person's
+//! [`handle_again`](crate::messages::Messages::handle_again), those whose bodies are kept.
 
 use onefold_core::contract::{RETRY_HORIZON, Retention};
 use onefold_core::{CORRELATION_ID, TRACEPARENT};
