@@ -146,7 +146,7 @@ impl Messages {
         let mut acted = Acted::default();
         while let Some(entries) = pages.next(self).await? {
             for entry in entries.iter().filter(|entry| entry.round < permit.number) {
-                self.let_through(entry.id, &permit, &again, &mut acted).await?;
+                self.let_through(entry, &permit, &again, &mut acted).await?;
             }
         }
         let (done, who) = (acted.done.len(), &again.who);
@@ -157,13 +157,18 @@ impl Messages {
     /// Puts a message into the round of its permit, due in its turn.
     async fn let_through(
         &self,
-        id: OperationId,
+        entry: &InboxEntry,
         permit: &Permit,
         again: &HandleAgain,
         acted: &mut Acted,
     ) -> Result<(), ActError> {
+        let id = entry.id;
         let entries = self.0.entries(id).await?;
-        // One that is in the round was let through before, also a moment ago for another of its entries.
+        // It is listed once for each of its rounds.
+        if entries.first().is_none_or(|first| first.round != entry.round) {
+            return Ok(());
+        }
+        // One that is in the round was let through before.
         let Some(last) = entries.last().filter(|last| last.round < permit.number && permit.names(last))
         else {
             return Ok(());

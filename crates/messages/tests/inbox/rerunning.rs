@@ -101,6 +101,8 @@ async fn what_a_person_has_handled_again_waits_for_a_build_that_the_permit_is_fo
     let rounds: Vec<_> = shop.entries().await.into_iter().map(|e| (e.round, e.handler)).collect();
     let by = |round: u32, build: &str| (round, build.to_owned());
     assert_eq!(rounds, [by(0, "41"), by(0, "41"), by(round, "42"), by(round, "42"), by(0, "41")]);
+    let acted = shop.people().handle_again(again(grant(&shop, None).await)).await.unwrap();
+    assert_eq!((acted.done.len(), acted.passed_over.len()), (0, 3), "each is told once, whatever its rounds");
 }
 
 async fn what_cannot_be_handled_again_is_told_and_left_alone(store: &Store) {
