@@ -42,6 +42,7 @@ async fn after(seconds: u64) -> Sent {
     let directory = tempfile::tempdir().expect("a directory");
     let store = SqliteStore::open(directory.path().join("shop.db"), Options::default()).expect("it opens");
     let mut course = Course::new(Arc::new(store), Destination::new("mail", Slow), Arc::default());
+    // clock: tokio's, which this test moves.
     let at = Instant::now();
     tokio::time::advance(Duration::from_secs(seconds)).await;
     let asked = Asked { settlements: Vec::new(), room: 1, at, answer: Ok((Vec::new(), vec![taken()])) };
