@@ -1,4 +1,5 @@
-//! The admin listener: health, metrics, and the API for operations and messages.
+//! The admin listener: health, metrics, and the API for operations and messages; for a process that has no admin
+//! listener, health and metrics alone.
 //!
 //! *Invariants.* Everything goes through the engine. The listener has no roles yet, so it is for loopback alone;
 //! the settings refuse anything else. Every act needs a reason and is kept with the record.
@@ -26,24 +27,20 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 struct Admin {
     engine: Engine,
     messages: Messages,
+}
+
+#[derive(Clone)]
+struct Watched {
+    engine: Engine,
     stopping: Arc<AtomicBool>,
     metrics: Arc<Registry>,
 }
 
 /// The routes of the admin listener. Once `stopping` is set the process is not ready any more. `metrics` are those of
 /// whatever runs beside the engine.
-pub fn router(
-    engine: Engine,
-    messages: Messages,
-    mut metrics: Registry,
-    stopping: Arc<AtomicBool>,
-) -> Router {
-    engine.signals().register(&mut metrics);
-    let admin = Admin { engine, messages, stopping, metrics: Arc::new(metrics) };
-    Router::new()
-        .route("/healthz", get(health::alive))
-        .route("/readyz", get(health::ready))
-        .route("/metrics", get(health::metrics))
+pub fn router(engine: Engine, messages: Messages, metrics: Registry, stopping: Arc<AtomicBool>) -> Router {
+    let watched = watched(engine.clone(), metrics, stopping);
+    let acts = Router::new()
         .route("/v1/operations", get(operations::list))
         .route("/v1/operations/{id}", get(operations::show))
         .route("/v1/operations/{id}/resolve", post(operations::resolve))
@@ -54,9 +51,27 @@ pub fn router(
         .route("/v1/inbox", get(messages::list_incoming))
         .route("/v1/inbox/{id}", get(messages::show_incoming))
         .route("/v1/inbox/redrives", post(messages::redrive_incoming))
+        .route("/v1/inbox/reruns", post(messages::rerun_incoming))
         .route("/v1/permits", get(messages::list_permits).post(messages::grant_permit))
         .route("/v1/permits/{number}/revoke", post(messages::revoke_permit))
-        .fallback(refusal::no_such_path)
-        .layer(axum::middleware::from_fn(own_host::only))
-        .with_state(admin)
+        .with_state(Admin { engine, messages });
+    guarded(watched.merge(acts).fallback(refusal::no_such_path))
+}
+
+/// Health and metrics alone: nothing that changes anything, so also for a listener that others reach.
+pub fn health(engine: Engine, metrics: Registry, stopping: Arc<AtomicBool>) -> Router {
+    guarded(watched(engine, metrics, stopping).fallback(refusal::no_such_page))
+}
+
+fn watched(engine: Engine, mut metrics: Registry, stopping: Arc<AtomicBool>) -> Router {
+    engine.signals().register(&mut metrics);
+    Router::new()
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(health::metrics))
+        .with_state(Watched { engine, stopping, metrics: Arc::new(metrics) })
+}
+
+fn guarded(routes: Router) -> Router {
+    routes.layer(axum::middleware::from_fn(own_host::only))
 }

@@ -8,7 +8,7 @@ use axum::response::Response;
 use onefold_core::contract::OnStale;
 use onefold_core::{Key, OperationId, OutboxState, Problem};
 use onefold_http::message_view as view;
-use onefold_messages::{ActOnOutgoing, Acted, Which};
+use onefold_messages::{ActOnIncoming, ActOnOutgoing, Acted, HandleAgain, Which, WhichIncoming};
 use onefold_store::{InboxQuery, NewPermit, OutboxQuery, Redrive};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -27,6 +27,11 @@ const REDRIVE_OUTBOX: Act = Act {
 const REDRIVE_INBOX: Act = Act {
     name: "onefold/redrive-inbox",
     boundary: "one act on each message for each key",
+    on_stale: OnStale::Resume,
+};
+const RERUN: Act = Act {
+    name: "onefold/rerun-inbox",
+    boundary: "each message of a permit let through once",
     on_stale: OnStale::Resume,
 };
 const GRANT: Act =
@@ -196,9 +201,27 @@ pub(crate) async fn show_incoming(
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InboxRedrive {
-    ids: Vec<String>,
+    ids: Option<Vec<String>>,
+    consumer: Option<String>,
+    source: Option<String>,
+    per_second: Option<u32>,
     #[serde(default)]
     reason: String,
+}
+
+impl InboxRedrive {
+    fn act(self) -> Result<ActOnIncoming, Refusal> {
+        let which = match (self.ids, self.consumer, self.source) {
+            (Some(ids), None, None) => {
+                WhichIncoming::Ids(ids.iter().map(|id| incoming_id(id)).collect::<Result<_, _>>()?)
+            }
+            (None, consumer, source) if consumer.is_some() || source.is_some() => {
+                WhichIncoming::All { consumer, source }
+            }
+            _ => return Err(invalid("give ids, or a consumer, a source, or both")),
+        };
+        Ok(ActOnIncoming { which, per_second: self.per_second, who: WHO.into(), reason: self.reason })
+    }
 }
 
 /// `POST /v1/inbox/redrives`
@@ -208,10 +231,33 @@ pub(crate) async fn redrive_incoming(
     body: Result<Json<InboxRedrive>, JsonRejection>,
 ) -> Result<Response, Refusal> {
     let (messages, body) = (admin.messages.clone(), read(body)?);
-    let ids = body.ids.iter().map(|id| incoming_id(id)).collect::<Result<Vec<_>, _>>()?;
-    let reason = body.reason.clone();
-    let work = move || async move { Ok(acted(&messages.unpark(&ids, WHO, &reason).await?)) };
-    Ok(once(&admin.engine, &REDRIVE_INBOX, &headers, &body, work).await)
+    let asked = json!(body);
+    let act = body.act()?;
+    let work = move || async move { Ok(acted(&messages.act_on_incoming(act).await?)) };
+    Ok(once(&admin.engine, &REDRIVE_INBOX, &headers, &asked, work).await)
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InboxRerun {
+    permit: u32,
+    per_second: Option<u32>,
+    #[serde(default)]
+    reason: String,
+}
+
+/// `POST /v1/inbox/reruns`
+pub(crate) async fn rerun_incoming(
+    State(admin): State<Admin>,
+    headers: HeaderMap,
+    body: Result<Json<InboxRerun>, JsonRejection>,
+) -> Result<Response, Refusal> {
+    let (messages, body) = (admin.messages.clone(), read(body)?);
+    let asked = json!(body);
+    let InboxRerun { permit, per_second, reason } = body;
+    let again = HandleAgain { permit, per_second, who: WHO.into(), reason };
+    let work = move || async move { Ok(acted(&messages.handle_again(again).await?)) };
+    Ok(once(&admin.engine, &RERUN, &headers, &asked, work).await)
 }
 
 #[derive(Deserialize)]

@@ -78,3 +78,8 @@ pub(crate) async fn no_such_path() -> Refusal {
         "there is nothing here; see /v1/operations, /v1/outbox, /v1/inbox, /v1/permits, /metrics, /healthz and /readyz",
     )
 }
+
+/// Nothing is at this path of a listener for health and metrics.
+pub(crate) async fn no_such_page() -> Refusal {
+    Refusal::new(Problem::NotFound, "there is nothing here; see /metrics, /healthz and /readyz")
+}

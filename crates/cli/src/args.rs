@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-pub(crate) use messages::{Grant, Inbox, InboxList, Outbox, OutboxList, OutboxRedrive, Permits, RedriveAs};
+pub(crate) use messages::{
+    Grant, Inbox, InboxList, InboxRedrive, InboxRerun, Outbox, OutboxList, OutboxRedrive, Permits, RedriveAs,
+};
 
 /// Many attempts, one effect.
 #[derive(Parser)]
@@ -75,7 +77,7 @@ pub(crate) enum Command {
     /// Send the messages of the outbox to the destinations of the settings, until SIGTERM or SIGINT
     ///
     /// Any number of relays may run over one store.
-    Relay,
+    Relay(Relay),
     /// Look at operations, and settle those whose outcome is unknown
     #[command(subcommand)]
     Operations(Operations),
@@ -111,6 +113,13 @@ pub(crate) struct DemoOrders {
     /// Where it listens
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: SocketAddr,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Relay {
+    /// Where health and metrics are shown; port 0 is any free one [default: nowhere]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
 }
 
 #[derive(clap::Args)]

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
             Command::DemoGateway(serve) => demo::gateway(&args.common, &serve).await,
             Command::Call(call) => call::run(&args.common, call).await,
             Command::Serve(serve) => serve::run(&args.common, &serve).await,
-            Command::Relay => relay::run(&args.common).await,
+            Command::Relay(wanted) => relay::run(&args.common, wanted.listen).await,
             Command::Operations(command) => operations::run(&args.common, command).await,
             Command::Outbox(command) => messages::outbox(&args.common, command).await,
             Command::Inbox(command) => messages::inbox(&args.common, command).await,

@@ -6,12 +6,15 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use onefold_core::{InboxEntry, Key, OutboxEntry, OutboxState, Permit, printable};
 use onefold_http::message_view as view;
-use onefold_messages::{ActError, ActOnOutgoing, Acted, Messages, Which};
+use onefold_messages::{
+    ActError, ActOnIncoming, ActOnOutgoing, Acted, HandleAgain, Messages, Which, WhichIncoming,
+};
 use onefold_store::{InboxQuery, NewPermit, OutboxQuery, Redrive};
 use serde_json::{Value, json};
 
 use crate::args::{
-    Common, Grant, Inbox, InboxList, Outbox, OutboxList, OutboxRedrive, Output, Permits, RedriveAs,
+    Common, Grant, Inbox, InboxList, InboxRedrive, InboxRerun, Outbox, OutboxList, OutboxRedrive, Output,
+    Permits, RedriveAs,
 };
 use crate::exit::Failure;
 use crate::operations::{age, operation_id, unavailable, usage, who};
@@ -48,9 +51,13 @@ pub(crate) async fn inbox(common: &Common, command: Inbox) -> Result<ExitCode, F
             let view = view::incoming_with_history(&shown.entries, kept, &shown.acts, shown.now);
             show(common.output, &view.ok_or_else(no_message)?)
         }
-        Inbox::Redrive { ids, reason } => {
-            let ids = ids.iter().map(|id| operation_id(id)).collect::<Result<Vec<_>, _>>()?;
-            told(common.output, &messages.unpark(&ids, &who(), &reason).await.map_err(refused)?)
+        Inbox::Redrive(wanted) => {
+            let act = act_on_incoming(wanted)?;
+            told(common.output, &messages.act_on_incoming(act).await.map_err(refused)?)
+        }
+        Inbox::Rerun(InboxRerun { permit, reason, per_second }) => {
+            let again = HandleAgain { permit, per_second: Some(per_second), who: who(), reason };
+            told(common.output, &messages.handle_again(again).await.map_err(refused)?)
         }
     }
 }
@@ -296,6 +303,15 @@ fn act_on_outgoing(wanted: OutboxRedrive) -> Result<ActOnOutgoing, Failure> {
     };
     let (seen_attempt, per_second, reason) = (wanted.attempt, Some(wanted.per_second), wanted.reason);
     Ok(ActOnOutgoing { which, seen_attempt, redrive, per_second, who: who(), reason })
+}
+
+fn act_on_incoming(wanted: InboxRedrive) -> Result<ActOnIncoming, Failure> {
+    let InboxRedrive { ids, consumer, source, reason, per_second } = wanted;
+    let which = match ids.is_empty() {
+        true => WhichIncoming::All { consumer, source },
+        false => WhichIncoming::Ids(ids.iter().map(|id| operation_id(id)).collect::<Result<_, _>>()?),
+    };
+    Ok(ActOnIncoming { which, per_second: Some(per_second), who: who(), reason })
 }
 
 fn new_permit(wanted: Grant) -> Result<NewPermit, Failure> {

@@ -1,6 +1,10 @@
-//! `onefold relay`: sends what the outbox holds to the destinations of the settings.
+//! `onefold relay`: sends what the outbox holds to the destinations of the settings, and shows health and metrics where it
+//! is told to.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use onefold_broker_http::HttpSink;
 use onefold_broker_nats::NatsSink;
@@ -11,6 +15,9 @@ use onefold_engine::{Engine, Limits};
 use onefold_messages::limits::SENT_KEPT;
 use onefold_messages::{Destination, IfLost, Relay, Sink};
 use onefold_store::OutboxStore;
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 use crate::args::Common;
 use crate::end_signals::EndSignals;
@@ -19,7 +26,7 @@ use crate::out::print;
 use crate::store::Place;
 
 /// Runs a relay until SIGTERM or SIGINT.
-pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
+pub(crate) async fn run(common: &Common, listen: Option<SocketAddr>) -> Result<ExitCode, Failure> {
     let Some(path) = &common.config else {
         return Err(Failure::usage("--config: name the file with the [[destination]]s of the relay"));
     };
@@ -35,6 +42,10 @@ pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
     for configured in &settings.destinations {
         destinations.push(destination(configured).await?);
     }
+    let listener = match listen {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
     let store = Place::of(common)?.open().await?;
     let outbox = store.outbox();
     let mut end = EndSignals::take()?;
@@ -46,17 +57,39 @@ pub(crate) async fn run(common: &Common) -> Result<ExitCode, Failure> {
     warn_of_orphans(outbox.as_ref(), &names).await;
     let relay = Relay::start(&outbox, destinations);
     print(format!("relaying to {}", names.join(", ")))?;
+    let stopping = Arc::new(AtomicBool::new(false));
+    let shown = listener.map(|listener| show(listener, engine, &stopping)).transpose()?;
 
     end.wait().await;
+    stopping.store(true, Ordering::Relaxed);
     tracing::info!("stopping: what is on its way may arrive within the grace");
     let left = relay.stop(settings.server.shutdown_grace).await;
-    drop(keepers);
+    drop((keepers, shown));
     match left {
         0 => Ok(ExitCode::SUCCESS),
         left => Err(Failure::failed(format!(
             "{left} messages were on their way when the grace was over; they are sent again, or held, when their leases end"
         ))),
     }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|error| Failure::usage(format!("--listen: {address} cannot be listened on: {error}")))
+}
+
+/// Shows health and metrics until it is dropped.
+fn show(listener: TcpListener, engine: Engine, stopping: &Arc<AtomicBool>) -> Result<JoinSet<()>, Failure> {
+    let address = listener.local_addr().map_err(|error| Failure::failed(error.to_string()))?;
+    let router = onefold_api::health(engine, Registry::default(), stopping.clone());
+    let mut shown = JoinSet::new();
+    shown.spawn(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(%error, "health and metrics are shown no longer");
+        }
+    });
+    print(format!("health and metrics on http://{address}"))?;
+    Ok(shown)
 }
 
 /// Messages for a destination that is misspelt somewhere would wait in silence. Webhooks are the gateway's to forward.

@@ -5,8 +5,10 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use onefold_core::contract::Retention;
-use onefold_core::{FingerprintBuilder, Key, Message, MessageIdentity, OutboxState};
-use onefold_store::{Failure, IfLost, InboxStore, KeptMessage, Mark, OutboxStore, Sent, Settlement, Take};
+use onefold_core::{FingerprintBuilder, InboxState, Key, Message, MessageIdentity, OutboxState};
+use onefold_store::{
+    Consumed, Failure, IfLost, InboxQuery, InboxStore, KeptMessage, Mark, OutboxStore, Sent, Settlement, Take,
+};
 use onefold_store_sqlite::{Options, SqliteStore};
 use onefold_testkit::{Answer, Gateway, Request, Setup, Upstream};
 use serde_json::{Value, json};
@@ -63,11 +65,10 @@ impl Shop {
         assert!(self.store.settle_sent(settled.collect()).await.unwrap().into_iter().all(|done| done));
     }
 
-    /// A message whose handler failed so often that it was parked; returns its id.
-    async fn parked(&self, message: &str) -> String {
+    fn mark(&self, message: &str) -> Mark {
         let identity =
             MessageIdentity { consumer: "loyalty".into(), source: "shop".into(), message: key(message) };
-        let mark = Mark {
+        Mark {
             id: identity.id(onefold_store::OperationStore::identity_key(&self.store)),
             round: 0,
             identity,
@@ -79,7 +80,21 @@ impl Shop {
             too_old_at: None,
             body: Some(KeptMessage { headers: Vec::new(), body: vec![0xff, 0x00] }),
             versioned: None,
-        };
+        }
+    }
+
+    /// A message that build 41 has handled, with its body; returns its id.
+    async fn handled(&self, message: &str) -> String {
+        let mark = self.mark(message);
+        let id = mark.id.to_string();
+        let accepted = self.store.accept(mark, Vec::new()).await.unwrap();
+        assert!(matches!(accepted, Consumed::Done { .. }), "{accepted:?}");
+        id
+    }
+
+    /// A message whose handler failed so often that it was parked; returns its id.
+    async fn parked(&self, message: &str) -> String {
+        let mark = self.mark(message);
         let id = mark.id.to_string();
         let failure = Failure { mark, reason: "no such customer".into(), park_after: Some(1) };
         self.store.fail(failure).await.unwrap();
@@ -209,6 +224,10 @@ async fn wrong_words_are_refused_and_change_nothing() {
         ),
         (&["outbox", "show", "nothing"], 1, "no such message"),
         (&["inbox", "show", "nothing"], 2, "operations list"),
+        (&["inbox", "redrive", "--reason", "r"], 2, "ID"),
+        (&["inbox", "redrive", "ID", "--source", "shop", "--reason", "r"], 2, "--source"),
+        (&["inbox", "rerun", "--permit", "7", "--reason", "r"], 1, "no such permit"),
+        (&["inbox", "rerun", "--reason", "r"], 2, "--permit"),
         (&["permits", "grant", "--consumer", "loyalty", "--reason", "r"], 2, "everything again"),
         (&["permits", "revoke", "7", "--reason", "r"], 1, "no such permit"),
     ] {
@@ -238,6 +257,67 @@ async fn parked_messages_are_let_go_and_permits_granted_and_ended() {
     assert_eq!(shop.json(&revoke)["revoked"]["reason"], "all are repaired");
     assert_eq!(shop.command(&revoke).status.code(), Some(1));
     assert_eq!(shop.json(&["permits", "list"])["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn parked_messages_of_a_source_are_let_go_with_a_pace_by_command_and_through_the_listener() {
+    let (shop, upstream) = (Shop::open(), Upstream::start().await);
+    let seen = [shop.parked("evt_1").await, shop.parked("evt_2").await, shop.parked("evt_3").await];
+    let redrive =
+        ["inbox", "redrive", "--source", "shop", "--per-second", "2", "--reason", "they are there now"];
+    let other =
+        shop.json(&["inbox", "redrive", "--consumer", "loyalty", "--source", "bank", "--reason", "r"]);
+    assert_eq!((&other["done"], &other["passed_over"]), (&json!([]), &json!([])));
+    assert_eq!(shop.json(&redrive)["done"], json!(seen));
+    let due: Vec<i64> = {
+        let failing = InboxQuery { state: Some(InboxState::Failing), limit: 10, ..InboxQuery::default() };
+        let entries = shop.store.list_inbox(failing).await.unwrap().entries;
+        entries.iter().map(|entry| entry.due_at().expect("it was let go on").0).collect()
+    };
+    assert!(due[1] - due[0] >= 500 && due[2] - due[1] >= 500, "two a second: {due:?}");
+    assert!(shop.json(&["inbox", "show", &seen[2]])["due_at"].is_string());
+
+    let gateway = shop.gateway(&upstream).await;
+    let fourth = shop.parked("evt_4").await;
+    let body = json!({"consumer": "loyalty", "per_second": 2, "reason": "they are there now"});
+    let answer = post(&gateway, "/v1/inbox/redrives", "u-1", &body).await;
+    assert_eq!(answer.json()["done"], json!([fourth]), "{answer}");
+    assert!(post(&gateway, "/v1/inbox/redrives", "u-1", &body).await.is_replay());
+    for wrong in [json!({"reason": "r"}), json!({"ids": [fourth], "source": "shop", "reason": "r"})] {
+        let refused = post(&gateway, "/v1/inbox/redrives", "u-2", &wrong).await;
+        assert_eq!(
+            (refused.status, refused.problem().as_deref()),
+            (400, Some("request-invalid")),
+            "{refused}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_a_permit_is_for_is_put_into_its_round_by_command_and_through_the_listener() {
+    let (shop, upstream) = (Shop::open(), Upstream::start().await);
+    let (first, second) = (shop.handled("evt_1").await, shop.handled("evt_2").await);
+    let grant =
+        ["permits", "grant", "--consumer", "loyalty", "--message", "evt_1", "--reason", "too few points"];
+    assert_eq!(shop.json(&grant)["number"], 1);
+    let rerun = ["inbox", "rerun", "--permit", "1", "--reason", "too few points"];
+    assert_eq!(shop.json(&rerun)["done"], json!([first]));
+    let shown = shop.json(&["inbox", "show", &first]);
+    assert_eq!((&shown["state"], &shown["round"]), (&json!("failing"), &json!(1)), "{shown}");
+    assert_eq!(
+        (&shown["body_base64"], &shown["history"][0]["reason"]),
+        (&json!("/wA="), &json!("too few points"))
+    );
+    assert_eq!(shop.json(&rerun)["done"], json!([]), "once");
+
+    let gateway = shop.gateway(&upstream).await;
+    let grant = json!({"consumer": "loyalty", "source": "shop", "reason": "too few points"});
+    assert_eq!(post(&gateway, "/v1/permits", "p-1", &grant).await.json()["number"], 2);
+    let body = json!({"permit": 2, "per_second": 10, "reason": "too few points"});
+    let answer = post(&gateway, "/v1/inbox/reruns", "r-1", &body).await;
+    assert_eq!(answer.json()["done"], json!([second]), "{answer}");
+    assert_eq!(answer.json()["passed_over"], json!([{"id": first, "why": "it is failing"}]));
+    assert!(post(&gateway, "/v1/inbox/reruns", "r-1", &body).await.is_replay());
 }
 
 #[tokio::test]

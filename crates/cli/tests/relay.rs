@@ -2,7 +2,7 @@
 //! way.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +13,9 @@ use onefold_messages::{Inbound, Receive, Settle};
 use onefold_store::OutboxStore;
 use onefold_store_sqlite::{Options, SqliteStore};
 use onefold_testkit::process::Process;
-use onefold_testkit::{Gate, NatsServer, RabbitServer, Reply, SmtpServer, TestDirectory, Upstream, wait};
+use onefold_testkit::{
+    Gate, NatsServer, RabbitServer, Reply, Request, SmtpServer, TestDirectory, Upstream, wait,
+};
 
 struct Shop {
     directory: TestDirectory,
@@ -53,17 +55,22 @@ impl Shop {
 
     /// A relay to the destinations of these settings, once it says that it runs.
     fn relay(&self, destinations: &str) -> Relay {
+        self.relay_with(destinations, &[]).0
+    }
+
+    /// The same with more flags, and what else it says then.
+    fn relay_with(&self, destinations: &str, flags: &[&str]) -> (Relay, BufReader<ChildStdout>) {
         let config = self.directory.file("relay.toml");
         std::fs::write(&config, destinations).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_onefold"));
-        command.arg("relay").arg("--config").arg(config);
+        command.arg("relay").args(flags).arg("--config").arg(config);
         command.arg("--store").arg(format!("sqlite:{}", self.directory.file("onefold.db").display()));
         let log = std::fs::File::create(self.directory.file("relay.log")).unwrap();
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let (mut said, mut out) = (String::new(), BufReader::new(child.stdout.take().unwrap()));
+        out.read_line(&mut said).unwrap();
         assert!(said.starts_with("relaying to"), "{said}");
-        Relay(child)
+        (Relay(child), out)
     }
 }
 
@@ -204,6 +211,42 @@ async fn relay_logs_a_sending_that_failed_once_with_its_reason_and_when_it_is_tr
     assert_eq!((&line["level"], &line["destination"]), (&"WARN".into(), &"hook".into()), "{line}");
     assert!(line["reason"].as_str().is_some_and(|reason| reason.contains("500")), "{line}");
     assert!(line["again_in_ms"].is_u64() && line["attempt"] == 1, "{line}");
+}
+
+#[tokio::test]
+async fn relay_shows_its_health_and_what_waits_where_it_is_told_to() {
+    let (shop, endpoint) = (Shop::open(), Upstream::start().await);
+    endpoint.always("/hook", Reply::status(410));
+    std::fs::write(shop.directory.file("secret"), SECRET).unwrap();
+    shop.put("m-1", "hook", "{}").await;
+    shop.put("m-2", "another relay's", "{}").await;
+    let settings = format!(
+        "[[destination]]\nname = \"hook\"\nkind = \"http\"\nurl = \"{}/hook\"\nsecrets = [\"file:{}\"]\n",
+        endpoint.url(),
+        shop.directory.file("secret").display(),
+    );
+    let (_relay, mut out) = shop.relay_with(&settings, &["--listen", "127.0.0.1:0"]);
+    let mut said = String::new();
+    out.read_line(&mut said).unwrap();
+    let address =
+        said.trim().strip_prefix("health and metrics on http://").unwrap_or_else(|| panic!("{said}"));
+    let address = address.parse().unwrap();
+    let get = async |target: &str| Request::get(target).send(address).await;
+    for page in ["/healthz", "/readyz"] {
+        assert_eq!(get(page).await.status, 200, "{page}");
+    }
+    let shown = async |name: &str, destination: &str| {
+        let metrics = get("/metrics").await.text();
+        let label = format!("destination=\"{destination}\"");
+        metrics.lines().any(|line| line.starts_with(name) && line.contains(&label) && line.ends_with(" 1"))
+    };
+    for (name, destination) in [("onefold_outbox_dead", "hook"), ("onefold_outbox_depth", "another relay's")]
+    {
+        wait::until_within(wait::DEADLINE, name, async || shown(name, destination).await).await;
+    }
+    assert_eq!(get("/v1/outbox").await.status, 404, "it changes nothing and lists nothing");
+    let led = Request::get("/metrics").header("origin", "https://evil.example").send(address).await;
+    assert_eq!(led.status, 403, "{led}");
 }
 
 #[test]

@@ -116,7 +116,7 @@ pub struct InboxEntry {
     pub conflicts: u64,
     /// The first delivery of the round.
     pub received_at: StoreTime,
-    /// When it came into its state.
+    /// When it came into its state; of one that a person let go on, when it is due.
     pub ended_at: StoreTime,
     /// When it is forgotten; `None` is never.
     pub expires_at: Option<StoreTime>,
@@ -124,6 +124,13 @@ pub struct InboxEntry {
     pub reason: Option<String>,
     /// Whether its body is kept, so that it can be handled again from here.
     pub kept: bool,
+}
+
+impl InboxEntry {
+    /// When it is handled from its kept body, where a person let it go on and it was not tried since.
+    pub fn due_at(&self) -> Option<StoreTime> {
+        (self.state == InboxState::Failing && self.failures == 0).then_some(self.ended_at)
+    }
 }
 
 /// A written permission to handle messages again.
@@ -163,25 +170,41 @@ pub struct Revoked {
 }
 
 impl Permit {
-    /// Whether it lets a message through that stands like `last`, for this build of the handler.
-    pub fn covers(&self, last: &InboxEntry, handler: &str) -> bool {
+    /// Whether it is for a message that stands like `last`, by whichever build.
+    pub fn names(&self, last: &InboxEntry) -> bool {
         let same = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
         self.revoked.is_none()
             && self.consumer == last.identity.consumer
             && same(&self.source, &last.identity.source)
             && same(&self.damaged, &last.handler)
-            && same(&self.handler, handler)
-            && (self.handler.is_some() || self.damaged.as_deref() != Some(handler))
             && self.message.as_ref().is_none_or(|message| *message == last.identity.message)
     }
 
+    /// Whether this build may handle what it is for.
+    pub fn is_for(&self, handler: &str) -> bool {
+        match &self.handler {
+            Some(wanted) => wanted == handler,
+            None => self.damaged.as_deref() != Some(handler),
+        }
+    }
+
+    /// Whether it lets a message through that stands like `last`, for this build of the handler.
+    pub fn covers(&self, last: &InboxEntry, handler: &str) -> bool {
+        self.names(last) && self.is_for(handler)
+    }
+
     /// Whether a message with these entries was done before this was granted, and is let through again by it, for this
-    /// build: what it brought then counts for nothing in the round, since the round brings it again.
+    /// build, and is not done in the round: what it brought then counts for nothing there, since the round brings it
+    /// again.
     pub fn brings_again(&self, entries: &[InboxEntry], handler: &str) -> bool {
-        entries.iter().max_by_key(|entry| entry.round).is_some_and(|last| {
+        let comes_yet = |entry: &InboxEntry| entry.round == self.number && entry.state == InboxState::Failing;
+        let mut in_the_round = entries.iter().filter(|entry| entry.round >= self.number);
+        let before = entries.iter().filter(|entry| entry.round < self.number);
+        before.max_by_key(|entry| entry.round).is_some_and(|last| {
             let done = !matches!(last.state, InboxState::Failing | InboxState::Parked);
-            let before = last.round < self.number && last.ended_at <= self.granted_at;
-            done && before && self.covers(last, handler)
+            done && last.ended_at <= self.granted_at
+                && self.covers(last, handler)
+                && in_the_round.all(comes_yet)
         })
     }
 }
@@ -204,7 +227,8 @@ pub enum Delivery {
 
 /// Judges a delivery: `entries` are those of its identity, `permits` those of its consumer.
 ///
-/// A message that waits in the dead list is handled again by the redrive of that list, never by a mere delivery.
+/// A message that waits in the dead list is handled again by the redrive of that list, never by a mere delivery. One that
+/// a person lets through under a permit waits for a build that the permit is for.
 pub fn judge_delivery(
     entries: &[InboxEntry],
     fingerprint: &Fingerprint,
@@ -218,6 +242,9 @@ pub fn judge_delivery(
         return Delivery::Conflict;
     }
     match last.state {
+        InboxState::Failing if last.due_at().is_some() && !round_is_for(last.round, handler, permits) => {
+            Delivery::Duplicate
+        }
         InboxState::Failing => Delivery::Handle { round: last.round },
         InboxState::Parked => Delivery::Parked,
         InboxState::Processed | InboxState::Rejected | InboxState::Superseded => {
@@ -228,6 +255,11 @@ pub fn judge_delivery(
             }
         }
     }
+}
+
+/// Whether this build may handle a message in this round.
+pub fn round_is_for(round: u32, handler: &str, permits: &[Permit]) -> bool {
+    permits.iter().find(|permit| permit.number == round).is_none_or(|permit| permit.is_for(handler))
 }
 
 #[cfg(test)]
@@ -344,17 +376,38 @@ mod tests {
         let damaged = entry(0, "41", InboxState::Processed);
         let granted = Permit { granted_at: StoreTime(5), ..permit(3, Some("41"), None) };
         assert!(granted.brings_again(std::slice::from_ref(&damaged), "42"));
-        let not_again: [(&str, &[InboxEntry]); 6] = [
+        let fails = [damaged.clone(), entry(3, "42", InboxState::Failing)];
+        assert!(granted.brings_again(&fails, "42"), "it comes again until it is done or given up");
+        let not_again: [(&str, &[InboxEntry]); 7] = [
             ("no mark stands", &[]),
             ("another build's", &[entry(0, "40", InboxState::Processed)]),
             ("done since", &[InboxEntry { ended_at: StoreTime(6), ..damaged.clone() }]),
             ("not done", &[entry(0, "41", InboxState::Failing)]),
             ("given up", &[entry(0, "41", InboxState::Parked)]),
+            ("given up in the round", &[damaged.clone(), entry(3, "42", InboxState::Parked)]),
             ("done in the round", &[damaged, entry(3, "41", InboxState::Processed)]),
         ];
         for (why, entries) in not_again {
             assert!(!granted.brings_again(entries, "42"), "{why}");
         }
+    }
+
+    #[test]
+    fn what_a_person_lets_through_waits_for_a_build_that_the_permit_is_for() {
+        let permits = [permit(3, Some("41"), None), permit(4, None, Some("43"))];
+        let let_through =
+            |round| [entry(0, "41", InboxState::Processed), entry(round, "41", InboxState::Failing)];
+        for (round, build, delivery) in [
+            (3, "41", Delivery::Duplicate),
+            (3, "42", Delivery::Handle { round: 3 }),
+            (4, "42", Delivery::Duplicate),
+            (4, "43", Delivery::Handle { round: 4 }),
+        ] {
+            assert_eq!(judge(&let_through(round), build, &permits), delivery, "{build} in round {round}");
+        }
+        // One that was tried comes by whoever delivers it, who may know no other build.
+        let tried = InboxEntry { failures: 1, ..entry(3, "42", InboxState::Failing) };
+        assert_eq!(judge(&[tried], "41", &permits), Delivery::Handle { round: 3 });
     }
 
     #[test]

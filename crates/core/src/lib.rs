@@ -39,6 +39,7 @@ pub use hex::{from_hex, to_hex};
 pub use identity::{Identity, IdentityKey, OperationId};
 pub use inbox::{
     Delivery, InboxEntry, InboxState, MessageIdentity, NotAnInboxState, Permit, Revoked, judge_delivery,
+    round_is_for,
 };
 pub use key::{Key, KeyError};
 pub use origin::{CAUSATION_ID, CORRELATION_ID, Origin, TRACEPARENT, header_id, traceparent};

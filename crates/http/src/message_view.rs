@@ -59,6 +59,7 @@ pub fn incoming(entry: &InboxEntry, now: StoreTime) -> Value {
         "duplicates": entry.duplicates,
         "conflicts": entry.conflicts,
         "received_at": time(entry.received_at),
+        "due_at": entry.due_at().map(time),
         "ended_at": time(entry.ended_at),
         "expires_at": entry.expires_at.map(time),
         "age_ms": millis(entry.received_at, now),

@@ -28,7 +28,8 @@
 //!
 //! [`InboxSettings`] say how long marks stay, when a message is parked and which build handles. Parked messages are
 //! listed and let go on through [`Onefold::messages`]. A *permit*, granted there as well, lets another build handle
-//! messages again, each once: those that are delivered again, or, by [`Consumer::rerun`], those whose bodies are kept.
+//! messages again, each once: those that are delivered again, or, by [`Consumer::rerun`] or a person's
+//! [`handle_again`](crate::messages::Messages::handle_again), those whose bodies are kept.
 
 use onefold_core::contract::{RETRY_HORIZON, Retention};
 use onefold_core::{CORRELATION_ID, TRACEPARENT};
@@ -41,6 +42,7 @@ pub use onefold_messages::{
 };
 pub use onefold_store::{ConsumeStore, InboxQuery, InboxStore, NewPermit};
 
+use crate::news::is_news;
 use crate::sqlite::contended;
 use crate::verdict::BoxError;
 use crate::{AtomicStore, Onefold};
@@ -61,12 +63,13 @@ impl<S: ConsumeStore> Clone for Inbox<S> {
 impl<S: AtomicStore + ConsumeStore + 'static> Onefold<S> {
     /// The inbox of a consumer: its name, or [`InboxSettings`] with it. Make it once for each consumer of a process.
     ///
-    /// Marks that are kept for less than a day are told in the log: whoever delivers again after that has a message
+    /// Marks that are kept for less than a day are told in the log, once in a process: whoever delivers again after that has a message
     /// handled twice.
     pub fn inbox(&self, settings: impl Into<InboxSettings>) -> Inbox<S> {
         let settings = settings.into();
         if let Retention::For(retention) = settings.retention
             && retention < RETRY_HORIZON
+            && is_news(&settings.consumer, "retention of an inbox")
         {
             let consumer = &settings.consumer;
             let unwise = "is shorter than the day for which senders and queues commonly deliver again";

@@ -17,6 +17,7 @@ mod error;
 pub mod guest;
 pub mod inbox;
 pub mod messages;
+mod news;
 pub mod notify;
 mod operation;
 mod person;

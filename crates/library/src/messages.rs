@@ -5,7 +5,7 @@
 //! with [`enqueue_once`](crate::SqliteTx::enqueue_once); on PostgreSQL (feature `postgres`) `PostgresTx` has the same
 //! two, and `Onefold::enqueue` writes them in a transaction of the caller's. [`Onefold::relay`] starts what sends
 //! them, each to the [`Sink`] of its destination, always under one id. [`Onefold::messages`] is for what people do:
-//! look, send again what was given up, settle what is unknown.
+//! look, send again what was given up, settle what is unknown, have messages that came in handled again.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ pub use async_trait::async_trait;
 pub use onefold_core::{OutboxEntry, OutboxState};
 pub use onefold_messages::wire::{CAUSATION_ID, CORRELATION_ID, MESSAGE_ID, ORDERING_KEY, TRACEPARENT};
 pub use onefold_messages::{
-    ActError, ActOnOutgoing, Acted, Destination, IfLost, Message, Messages, Order, Relay, Sending, Sink,
-    Which,
+    ActError, ActOnIncoming, ActOnOutgoing, Acted, Destination, HandleAgain, IfLost, Message, Messages,
+    Order, Relay, Sending, Sink, Which, WhichIncoming,
 };
 pub use onefold_store::{OutboxQuery, OutboxStore, Redrive};
 

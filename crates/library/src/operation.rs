@@ -10,6 +10,7 @@ use onefold_core::{Contract, Fingerprint, FingerprintBuilder, Identity, Key, Sco
 use serde::Serialize;
 
 use crate::call::Significant;
+use crate::news::is_news;
 use crate::typed::Upgrade;
 use crate::{Call, CallError};
 
@@ -31,7 +32,7 @@ pub struct Operation {
     value_version: u16,
     upgrade: Option<Upgrade>,
     ignore: Vec<Pointer>,
-    /// What is unwise about it is told once.
+    /// What is unwise about it was looked at.
     told: Arc<Once>,
 }
 
@@ -99,7 +100,8 @@ impl Operation {
     }
 
     /// What is unwise about its contract, by the rules by which `onefold serve` warns of a gateway's. The first call of
-    /// the operation says so in the log. Whose key it is and where the key comes from are each call's: not looked at.
+    /// the operation says so in the log, once in a process. Whose key it is and where the key comes from are each call's: not
+    /// looked at.
     pub fn findings(&self) -> Vec<Finding> {
         let of_calls = |finding: &Finding| ["scope", "key"].contains(&finding.setting);
         self.contract.check().into_iter().filter(|finding| !of_calls(finding)).collect()
@@ -108,7 +110,9 @@ impl Operation {
     fn tell(&self) {
         self.told.call_once(|| {
             for Finding { setting, message, .. } in self.findings() {
-                tracing::warn!(operation = self.contract.operation, setting, "{message}");
+                if is_news(&self.contract.operation, setting) {
+                    tracing::warn!(operation = self.contract.operation, setting, "{message}");
+                }
             }
         });
     }

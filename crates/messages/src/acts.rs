@@ -1,21 +1,26 @@
 //! What people do to messages: look, send dead letters again, settle unknown sendings, let parked ones be handled
 //! again, grant permits (docs/messages.md, SEMANTICS 12).
 //!
+//! What they do to messages that came in is in `acts/incoming.rs`.
+//!
 //! *Promises.* Every act needs a reason, which is kept with the message. An act may name the attempt after which the
 //! person saw the message: sent again since, it is another matter and passed over. Without it the act is on what stands there now. Many
 //! dead letters are sent again with a pace.
+
+mod incoming;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use onefold_core::{
-    Act, InboxEntry, InboxState, Key, KeyError, OperationId, OutboxEntry, OutboxState, Permit, StoreTime,
-    outgoing_id,
+    Act, InboxEntry, Key, KeyError, OperationId, OutboxEntry, OutboxState, Permit, StoreTime, outgoing_id,
 };
 use onefold_store::{
     InboxPage, InboxQuery, InboxStore, KeptMessage, NewPermit, OutboxPage, OutboxQuery, OutboxStore, Redrive,
     Redriving, StoreError,
 };
+
+pub use incoming::{ActOnIncoming, HandleAgain, WhichIncoming};
 
 use crate::limits::PAGE;
 
@@ -151,7 +156,7 @@ impl Messages {
             Which::Ids(ids) => {
                 for id in ids {
                     match self.0.outgoing(id).await? {
-                        None => acted.pass_over(id, "there is no such message".into()),
+                        None => acted.pass_over(id.as_str(), "there is no such message"),
                         Some(entry) => self.act_on(&entry, &act, &mut acted).await?,
                     }
                 }
@@ -191,11 +196,14 @@ impl Messages {
     ) -> Result<(), ActError> {
         let id = &entry.message.id;
         if !waits_for_a_person(entry.state) {
-            acted.pass_over(id, format!("it is {}", entry.state));
+            acted.pass_over(id.as_str(), format!("it is {}", entry.state));
             return Ok(());
         }
         if act.seen_attempt.is_some_and(|seen| seen != entry.attempt) {
-            acted.pass_over(id, format!("it was sent again since: this is attempt {}", entry.attempt));
+            acted.pass_over(
+                id.as_str(),
+                format!("it was sent again since: this is attempt {}", entry.attempt),
+            );
             return Ok(());
         }
         let redriving = Redriving {
@@ -208,7 +216,7 @@ impl Messages {
         };
         match self.0.redrive(redriving).await? {
             true => acted.done.push(id.as_str().to_owned()),
-            false => acted.pass_over(id, "somebody was there before".into()),
+            false => acted.pass_over(id.as_str(), "somebody was there before"),
         }
         Ok(())
     }
@@ -225,29 +233,6 @@ impl Messages {
         let kept = if last.kept { self.0.kept_message(id, last.round).await? } else { None };
         let now = self.now(id).await?;
         Ok(Some(ShownIncoming { kept, acts: self.0.inbox_acts(id).await?, now, entries }))
-    }
-
-    /// Lets parked messages be handled again: by their consumer from the kept body, or by the next delivery.
-    /// *Errors* and *cancellation:* what was done stays done; asked again, the rest is done.
-    pub async fn unpark(&self, ids: &[OperationId], who: &str, reason: &str) -> Result<Acted, ActError> {
-        required(reason)?;
-        let mut acted = Acted::default();
-        for id in ids {
-            let text = id.to_string();
-            let why = match self.0.entries(*id).await?.last() {
-                None => "there is no such message".into(),
-                Some(entry) if entry.state != InboxState::Parked => format!("it is {}", entry.state),
-                Some(entry) => match self.0.unpark(*id, entry.round, who, reason).await? {
-                    true => {
-                        acted.done.push(text);
-                        continue;
-                    }
-                    false => "somebody was there before".into(),
-                },
-            };
-            acted.passed_over.push((text, why));
-        }
-        Ok(acted)
     }
 
     /// The permits of a consumer, or of all, by number.
@@ -301,8 +286,8 @@ impl Messages {
 }
 
 impl Acted {
-    fn pass_over(&mut self, id: &Key, why: String) {
-        self.passed_over.push((id.as_str().to_owned(), why));
+    fn pass_over(&mut self, id: impl Into<String>, why: impl Into<String>) {
+        self.passed_over.push((id.into(), why.into()));
     }
 }
 

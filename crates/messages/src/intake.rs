@@ -26,6 +26,7 @@ pub use onefold_store::KeptMessage;
 pub use room::Room;
 pub use signals::{Decision, IntakeSignals, Verdict};
 
+use crate::aside::OTHERS_ID_IS;
 use crate::limits::{ADMIT_TRIES, EVIDENCE_MAX};
 use crate::tally::{ONE_CONFLICT, ONE_DUPLICATE, Tally};
 use crate::{Destination, MessageStore, Relay};
@@ -285,7 +286,7 @@ impl Inner {
             let evidence_id = identity.id(self.store.identity_key());
             let mark = self.mark(evidence_id, 0, identity, &arrival);
             let first = printable(arrival.id.as_str());
-            let reason = format!("it came under the id of another message: {first}");
+            let reason = format!("{OTHERS_ID_IS}: {first}");
             self.store.fail(Failure { mark, reason, park_after: Some(1) }).await?;
         }
         Ok(Admitted::Conflict)

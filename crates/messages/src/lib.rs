@@ -6,6 +6,7 @@
 //! [`Sink`] of its destination. A broker's crate is one or both of these and knows nothing of stores.
 
 mod acts;
+mod aside;
 mod inbox;
 pub mod intake;
 pub mod lanes;
@@ -18,7 +19,10 @@ mod sink;
 mod tally;
 pub mod wire;
 
-pub use acts::{ActError, ActOnOutgoing, Acted, MessageStore, Messages, ShownIncoming, ShownOutgoing, Which};
+pub use acts::{
+    ActError, ActOnIncoming, ActOnOutgoing, Acted, HandleAgain, MessageStore, Messages, ShownIncoming,
+    ShownOutgoing, Which, WhichIncoming,
+};
 pub use inbox::{
     Consumer, Handled, HandlerError, Handling, Inbox, InboxSettings, Incoming, Rerun, WithoutId, Word,
 };

@@ -18,6 +18,9 @@ pub(crate) const BATCHES: u32 = 4;
 pub const SENDING_TIMEOUT: Duration = Duration::from_secs(30);
 /// What a lease is longer than a sending may take: the end of the sending is written within it.
 pub const LEASE_SLACK: Duration = Duration::from_secs(15);
+/// What is left of a lease at least when a sending ends, for writing its end. The rest of the slack is the store's: as long
+/// as it took to give a message, the sending still has its whole time.
+pub(crate) const SETTLING: Duration = Duration::from_secs(5);
 /// First and longest pause between looks into an outbox where nothing waits and nobody gives a hint.
 pub(crate) const POLL_MIN: Duration = Duration::from_millis(20);
 pub(crate) const POLL_MAX: Duration = Duration::from_millis(500);
@@ -47,6 +50,9 @@ pub(crate) const TALLY_EVERY: Duration = Duration::from_millis(500);
 pub(crate) const TALLY_MESSAGES_MAX: usize = 10_000;
 /// How often a consumer looks for what was taken out of the dead list.
 pub(crate) const REDRIVEN_POLL: Duration = Duration::from_secs(1);
+/// Tries of a handler within a rerun, with its pauses, before the message is parked and the rerun goes on: a moment's
+/// fault does not take a message out of its order, and one that is poison holds up the others for seconds.
+pub(crate) const RERUN_TRIES: u32 = 3;
 /// Entries that are looked at in one page.
 pub(crate) const PAGE: u32 = 100;
 /// How often a webhook is judged anew because others were faster.

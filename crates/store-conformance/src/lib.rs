@@ -222,6 +222,7 @@ macro_rules! messages_conformance {
             consume::messages_of_handlers_keep_the_order_of_their_commits,
             consume::message_of_atomic_mode_goes_with_the_rollback_and_stays_with_the_commit,
             rounds::rebuild_takes_an_entity_through_its_versions_again,
+            rounds::message_that_fails_in_a_round_is_believed_to_come_until_it_is_parked,
             rounds::newer_event_wins_over_a_rebuild,
             rounds::what_a_permit_does_not_bring_again_stands,
             rounds::message_of_several_versions_is_told_the_same_in_every_round,

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use onefold_core::{Act, InboxEntry, Message, OperationId, Permit};
 use onefold_store::{
     Consumed, DeliveryCounts, Failure, InboxPage, InboxQuery, InboxStore, InboxSurvey, KeptMessage, Mark,
-    NewPermit, StoreError,
+    NewPermit, StoreError, Unparking,
 };
 
 use crate::acts::{self, Way};
@@ -43,8 +43,8 @@ impl InboxStore for PostgresStore {
         marks::count(counts, self.server()).await
     }
 
-    async fn unpark(&self, id: OperationId, round: u32, who: &str, reason: &str) -> Result<bool, StoreError> {
-        marks::unpark(id, round, who, reason, self.server()).await
+    async fn unpark(&self, unparking: Unparking) -> Result<bool, StoreError> {
+        marks::unpark(&unparking, self.server()).await
     }
 
     async fn inbox_acts(&self, id: OperationId) -> Result<Vec<Act>, StoreError> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use onefold_core::{ActKind, OperationId};
-use onefold_store::{DeliveryCounts, StoreError};
+use onefold_store::{DeliveryCounts, StoreError, Unparking};
 use tokio_postgres::types::{ToSql, Type};
 
 use crate::acts;
@@ -32,7 +32,7 @@ pub(crate) const UNPARK: &str = concat!(
     clock!(),
     "),
     unparked AS (
-        UPDATE onefold.inbox i SET state = 0, failures = 0, ended_at = c.now FROM clock c
+        UPDATE onefold.inbox i SET state = 0, failures = 0, ended_at = c.now + $7::bigint FROM clock c
         WHERE i.id = $2 AND i.round = $3 AND i.state = 4 RETURNING c.now
     )
     SELECT onefold.act(u.now, true, $2, $4, $3, $5, $6) FROM unparked u"
@@ -86,20 +86,16 @@ pub(crate) async fn count(
 }
 
 /// Lets a dead letter go on; false: it is none.
-pub(crate) async fn unpark(
-    id: OperationId,
-    round: u32,
-    who: &str,
-    reason: &str,
-    server: &Server,
-) -> Result<bool, StoreError> {
-    let params: [(&(dyn ToSql + Sync), Type); 6] = [
+pub(crate) async fn unpark(unparking: &Unparking, server: &Server) -> Result<bool, StoreError> {
+    let Unparking { id, round, after, who, reason } = unparking;
+    let params: [(&(dyn ToSql + Sync), Type); 7] = [
         (&server.now(), Type::INT8),
         (&id.as_bytes().as_slice(), Type::BYTEA),
-        (&round_number(round), Type::INT4),
+        (&round_number(*round), Type::INT4),
         (&acts::kind_number(ActKind::Redriven), Type::INT2),
         (&who.as_bytes(), Type::BYTEA),
         (&reason.as_bytes(), Type::BYTEA),
+        (&i64::try_from(after.as_millis()).unwrap_or(i64::MAX), Type::INT8),
     ];
     Ok(!server.ask_committed(UNPARK, &params).await?.is_empty())
 }

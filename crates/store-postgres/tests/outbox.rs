@@ -175,6 +175,42 @@ async fn message_that_is_set_aside_while_the_one_before_it_is_closed_is_let_go()
     takes(&store, &["a-2"]).await;
 }
 
+/// Where few bytes are left, what does not fit stays for other relays, who pass over what is locked.
+#[tokio::test]
+async fn claim_locks_few_messages_for_which_it_has_no_room() {
+    const LENGTH: usize = 20_000;
+    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+    let store = open(&database.url()).await;
+    let long = |n| Message { body: vec![b'a'; LENGTH], ..message(&format!("m-{n}"), None) };
+    assert_eq!(store.enqueue((0..100).map(long).collect()).await.expect("the store works"), 100);
+    let mut relay = connect(&database).await;
+    let relay = relay.transaction().await.expect("it begins");
+    let take = format!(
+        "SELECT count(id) FROM onefold.outbox_take(NULL, 'shop', 100, 500, 30000, false, '', NULL, {}, true)",
+        3 * LENGTH
+    );
+    assert_eq!(relay.query_one(&take, &[]).await.expect("it takes").get::<_, i64>(0), 2);
+    let other = connect(&database).await;
+    let free = "SELECT count(*) FROM (SELECT FROM onefold.outbox_open FOR UPDATE SKIP LOCKED) f";
+    let free: i64 = other.query_one(free, &[]).await.expect("it looks").get(0);
+    assert!(free >= 68, "{free} of 100 are left to others");
+}
+
+/// Looks of few rows are as many as it takes.
+#[tokio::test]
+async fn claim_with_few_bytes_gives_all_that_fits_in_order() {
+    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+    let store = open(&database.url()).await;
+    let ids: Vec<String> = (0..300).map(|n| format!("m-{n}")).collect();
+    let made = ids.iter().map(|id| message(id, None)).collect();
+    assert_eq!(store.enqueue(made).await.expect("the store works"), 300);
+    let (lease, if_lost) = (Duration::from_secs(30), IfLost::SendAgain);
+    let take = Take { destination: "shop".into(), limit: 250, bytes: 65_536, lease, if_lost };
+    let taken = store.take(take).await.expect("the store works");
+    let taken: Vec<&str> = taken.iter().map(|taken| taken.message.id.as_str()).collect();
+    assert_eq!(taken, ids[..250]);
+}
+
 #[tokio::test]
 async fn restored_database_goes_on_where_it_was_whatever_its_counters_say() {
     let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };

@@ -5,7 +5,7 @@
 
 use onefold_core::{ActKind, InboxEntry, InboxState, Message, OperationId};
 use onefold_store::codec::{encode_message, message_length};
-use onefold_store::{Consumed, DeliveryCounts, Mark, Sealer, crash};
+use onefold_store::{Consumed, DeliveryCounts, Mark, Sealer, Unparking, crash};
 use rusqlite::{OptionalExtension, params};
 
 use crate::acts;
@@ -251,23 +251,20 @@ impl Work for CountDeliveries {
 }
 
 /// A dead letter that is let go on.
-pub(crate) struct Unpark {
-    pub(crate) id: OperationId,
-    pub(crate) round: u32,
-    pub(crate) who: String,
-    pub(crate) reason: String,
-}
+pub(crate) struct Unpark(pub(crate) Unparking);
 
 impl Work for Unpark {
     type Answer = bool;
 
     fn run(&self, batch: &mut Batch<'_>) -> Result<bool, JobError> {
         batch.in_savepoint(|batch| {
-            let row = params![self.id.as_bytes(), self.round, batch.now_ms()];
+            let Unparking { id, round, after, who, reason } = &self.0;
+            let after = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
+            let row = params![id.as_bytes(), round, batch.now_ms().saturating_add(after)];
             let unparked = batch.connection.prepare_cached(UNPARK)?.execute(row)? > 0;
             if unparked {
                 crash::point("sqlite.unpark.after");
-                acts::add(self.id, ActKind::Redriven, self.round, &self.who, &self.reason, batch)?;
+                acts::add(*id, ActKind::Redriven, *round, who, reason, batch)?;
             }
             Ok(unparked)
         })

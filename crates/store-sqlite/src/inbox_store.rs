@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use onefold_core::{Act, InboxEntry, Message, OperationId, Permit};
 use onefold_store::{
     Consumed, DeliveryCounts, Failure, InboxPage, InboxQuery, InboxStore, InboxSurvey, KeptMessage, Mark,
-    NewPermit, StoreError,
+    NewPermit, StoreError, Unparking,
 };
 
 use crate::inbox::{Accept, CountDeliveries, Fail, MarkWork, SweepInbox, Unpark};
@@ -51,8 +51,8 @@ impl InboxStore for SqliteStore {
         self.errand(CountDeliveries(counts)).await
     }
 
-    async fn unpark(&self, id: OperationId, round: u32, who: &str, reason: &str) -> Result<bool, StoreError> {
-        self.errand(Unpark { id, round, who: who.into(), reason: reason.into() }).await
+    async fn unpark(&self, unparking: Unparking) -> Result<bool, StoreError> {
+        self.errand(Unpark(unparking)).await
     }
 
     async fn inbox_acts(&self, id: OperationId) -> Result<Vec<Act>, StoreError> {

@@ -112,6 +112,21 @@ pub struct Failure {
     pub park_after: Option<u32>,
 }
 
+/// A dead letter that a person lets go on.
+#[derive(Clone, Debug)]
+pub struct Unparking {
+    /// The message.
+    pub id: OperationId,
+    /// The round in which it is parked.
+    pub round: u32,
+    /// Not handled from its kept body before this long from now: how many at once are paced.
+    pub after: Duration,
+    /// Who.
+    pub who: String,
+    /// Why.
+    pub reason: String,
+}
+
 /// Which entries are listed. Every condition that is given must hold.
 #[derive(Clone, Debug, Default)]
 pub struct InboxQuery {
@@ -201,9 +216,9 @@ pub trait InboxStore: OperationStore {
         counts: Vec<(OperationId, u32, DeliveryCounts)>,
     ) -> Result<(), StoreError>;
 
-    /// A parked entry is `failing` again with no failures, so that the next delivery, or its kept body, is handled.
-    /// False when it is not parked: it has been redriven before, or is done.
-    async fn unpark(&self, id: OperationId, round: u32, who: &str, reason: &str) -> Result<bool, StoreError>;
+    /// A parked entry is `failing` again with no failures, so that the next delivery, or its kept body when it is due, is
+    /// handled. False when it is not parked: it has been redriven before, or is done.
+    async fn unpark(&self, unparking: Unparking) -> Result<bool, StoreError>;
 
     /// What people did to a message, oldest first.
     async fn inbox_acts(&self, id: OperationId) -> Result<Vec<Act>, StoreError>;

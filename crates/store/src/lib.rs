@@ -35,7 +35,7 @@ pub use companion::companion_note;
 pub use hint::{Hint, Hints};
 pub use inbox::{
     ConsumeStore, Consumed, DeliveryCounts, Failure, InboxPage, InboxQuery, InboxStore, InboxSurvey,
-    KeptMessage, Mark, NewPermit, Versioned, reason_of, refusal,
+    KeptMessage, Mark, NewPermit, Unparking, Versioned, reason_of, refusal,
 };
 pub use inspection::{Finding, Gravity, Inventory};
 pub use judge::{Grant, Judge, StoredLease};

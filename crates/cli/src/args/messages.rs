@@ -81,14 +81,45 @@ pub(crate) enum Inbox {
         id: String,
     },
     /// Let parked messages be handled again
-    Redrive {
-        /// Their ids here: 64 hexadecimal digits
-        #[arg(value_name = "ID", required = true)]
-        ids: Vec<String>,
-        /// Why; kept with the message
-        #[arg(long)]
-        reason: String,
-    },
+    Redrive(InboxRedrive),
+    /// Have what a permit is for handled again from the bodies that are kept, each message once
+    Rerun(InboxRerun),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct InboxRedrive {
+    /// Their ids here: 64 hexadecimal digits
+    #[arg(
+        value_name = "ID",
+        required_unless_present_any = ["consumer", "source"],
+        conflicts_with_all = ["consumer", "source"]
+    )]
+    pub(crate) ids: Vec<String>,
+    /// All of this consumer whose handler failed
+    #[arg(long)]
+    pub(crate) consumer: Option<String>,
+    /// All from this source whose handler failed
+    #[arg(long)]
+    pub(crate) source: Option<String>,
+    /// Why; kept with the message
+    #[arg(long)]
+    pub(crate) reason: String,
+    /// At most this many become due in a second
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) per_second: u32,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct InboxRerun {
+    /// The number of the permit
+    #[arg(long, value_name = "N")]
+    pub(crate) permit: u32,
+    /// Why; kept with the message
+    #[arg(long)]
+    pub(crate) reason: String,
+    /// At most this many become due in a second
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) per_second: u32,
 }
 
 #[derive(clap::Args)]

@@ -12,7 +12,7 @@ use onefold_store::{
     Entry, Failure, FinishedStep, Hint, InboxPage, InboxQuery, InboxStore, InboxSurvey, KeptMessage, Mark,
     NewPermit, OperationStore, OutboxPage, OutboxQuery, OutboxStore, OutboxSurvey, Page, ProbeTurn, Query,
     Read, Redriving, Settlement, StepPut, StepStore, StoreError, Survey, Swept, Take, TakeProbes, Taken,
-    WriteStore, Written,
+    Unparking, WriteStore, Written,
 };
 use onefold_store_postgres::{Ending, PostgresStore};
 use onefold_store_sqlite::SqliteStore;
@@ -190,8 +190,8 @@ impl InboxStore for AnyStore {
         ask!(self, store => store.count_deliveries(counts).await)
     }
 
-    async fn unpark(&self, id: OperationId, round: u32, who: &str, reason: &str) -> Result<bool, StoreError> {
-        ask!(self, store => store.unpark(id, round, who, reason).await)
+    async fn unpark(&self, unparking: Unparking) -> Result<bool, StoreError> {
+        ask!(self, store => store.unpark(unparking).await)
     }
 
     async fn inbox_acts(&self, id: OperationId) -> Result<Vec<Act>, StoreError> {

@@ -36,6 +36,10 @@ fn what_is_unwise_is_told_once_at_the_first_call() {
     for key in ["k-1", "k-2"] {
         short.call(Scope::shared(), key, "lamp").unwrap();
         short.clone().call(Scope::shared(), key, "lamp").unwrap();
+        // As a service does that makes it for each request.
+        let made_anew =
+            Operation::new("PlaceOrder", "one order for each key").retention(Duration::from_secs(60));
+        made_anew.after_expiry(AfterExpiry::New).call(Scope::shared(), key, "lamp").unwrap();
     }
     assert_eq!(logged.warnings("PlaceOrder").len(), 2);
     let sound = Operation::new("ShipOrder", "one parcel for each order");

@@ -7,7 +7,9 @@ use onefold::inbox::{Handling, Inbound, InboxStore, MessageIdentity};
 use onefold::messages::{IfLost, OutboxState, OutboxStore, Redrive};
 use onefold::{Key, Onefold, OperationId, Retention};
 use onefold_core::FingerprintBuilder;
-use onefold_store::{Consumed, Mark, OperationStore, Redriving, Sent, Settlement, Take, Taken, Versioned};
+use onefold_store::{
+    Consumed, Mark, OperationStore, Redriving, Sent, Settlement, Take, Taken, Unparking, Versioned,
+};
 use onefold_testkit::wait;
 
 use crate::base::{Base, Business, MAIL, at, consumer, mails};
@@ -138,7 +140,9 @@ async fn accept<B: Base>(onefold: &Onefold<B::Store>) -> bool {
 }
 
 async fn unpark<B: Base>(onefold: &Onefold<B::Store>) {
-    onefold.store().unpark(id::<B>(onefold), 0, WHO, WHY).await.unwrap();
+    let (after, who, reason) = (Duration::ZERO, WHO.into(), WHY.into());
+    let unparking = Unparking { id: id::<B>(onefold), round: 0, after, who, reason };
+    onefold.store().unpark(unparking).await.unwrap();
 }
 
 async fn redrive<B: Base>(onefold: &Onefold<B::Store>) {

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use onefold_core::{Delivery, InboxEntry, InboxState, judge_delivery};
+use onefold_core::{Delivery, InboxEntry, InboxState, Permit, judge_delivery, round_is_for};
 use onefold_store::{ConsumeStore, InboxQuery, KeptMessage, StoreError};
 use tokio::task::AbortHandle;
 
 use super::handle::From;
-use super::{Handling, Inbox, Incoming, Word};
-use crate::limits::{PAGE, REDRIVEN_POLL};
+use super::{Handling, Inbox, InboxSettings, Incoming, Word};
+use crate::limits::{PAGE, REDRIVEN_POLL, RERUN_TRIES};
 use crate::{Inbound, Receive, Settle, Told, wire};
 
 type Handler<S> = dyn Fn(Arc<Incoming>, Word) -> <S as onefold_store::AtomicStore>::Work + Send + Sync;
@@ -19,8 +19,9 @@ type Handler<S> = dyn Fn(Arc<Incoming>, Word) -> <S as onefold_store::AtomicStor
 /// [`Receive`](crate::Receive), or call [`Consumer::handle`]. Cheap to clone; clones are one.
 ///
 /// For as long as one of them is kept it also handles what people take out of the dead list
-/// ([`Messages::unpark`](crate::Messages::unpark)), in whatever process they do that: each message once, from its kept
-/// body, and it is parked again where that fails.
+/// ([`Messages::act_on_incoming`](crate::Messages::act_on_incoming)) or let through again
+/// ([`Messages::handle_again`](crate::Messages::handle_again)), in whatever process they do that: each message once, from
+/// its kept body, and it is parked again where that fails.
 pub struct Consumer<S: ConsumeStore> {
     shared: Arc<Shared<S>>,
 }
@@ -54,7 +55,7 @@ impl<S: ConsumeStore> fmt::Debug for Consumer<S> {
 pub struct Rerun {
     /// Handled, each in the round of its permit.
     pub handled: u64,
-    /// Failed, and parked in that round.
+    /// Failed several times, and parked in that round.
     pub parked: u64,
     /// Let through, but the handler or the store put them off, or their bodies are not kept: only another delivery, or
     /// another call, brings them.
@@ -96,7 +97,8 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
 
     /// Handles again, from the bodies that are kept, every message that a permit lets through for this build, in the
     /// order in which they first came. A permit for a source, without a damaged build, rebuilds a projection from its
-    /// start.
+    /// start. A message whose handler fails is tried again after a pause, a few times, before those behind it; then it is
+    /// parked.
     ///
     /// Each message is let through once for each permit, so after an error or a crash call it again. Needs
     /// [`InboxSettings::keep_bodies`](super::InboxSettings::keep_bodies) from before; other messages come through when
@@ -112,19 +114,20 @@ impl<S: ConsumeStore + 'static> Consumer<S> {
         loop {
             let page = store.list_inbox(shared.query(None, cursor)).await?;
             for entry in page.entries {
-                if !permits.iter().any(|permit| permit.covers(&entry, &settings.build)) {
+                let begun = entry.round > 0 && entry.state == InboxState::Failing;
+                let goes_on = begun && round_is_for(entry.round, &settings.build, &permits);
+                if !goes_on && !permits.iter().any(|permit| permit.covers(&entry, &settings.build)) {
                     continue;
                 }
                 let entries = store.entries(entry.id).await?;
-                // Of several rounds the last one counts; one that fails comes again by itself.
-                let Some(last) = entries.last().filter(|last| last.state != InboxState::Failing) else {
-                    continue;
-                };
+                // Of several rounds the last one counts; one that fails at the first time comes again by itself.
+                let by_itself = |last: &&InboxEntry| last.round == 0 && last.state == InboxState::Failing;
+                let Some(last) = entries.last().filter(|last| !by_itself(last)) else { continue };
                 let judged = judge_delivery(&entries, &last.fingerprint, &settings.build, &permits);
                 if !matches!(judged, Delivery::Handle { .. }) {
                     continue;
                 }
-                match shared.handle_kept(last).await? {
+                match shared.handle_to_the_end(last).await? {
                     Some(Handling::Done(_)) => rerun.handled += 1,
                     Some(Handling::Parked) => rerun.parked += 1,
                     // Another process was faster.
@@ -146,8 +149,25 @@ impl<S: ConsumeStore + 'static> Shared<S> {
         InboxQuery { consumer, state, cursor, limit: PAGE, ..InboxQuery::default() }
     }
 
+    /// Handles a message from its kept body, again after a pause as often as it fails, until it is parked.
+    async fn handle_to_the_end(&self, entry: &InboxEntry) -> Result<Option<Handling>, StoreError> {
+        let tries = self.inbox.settings().park_after.map_or(RERUN_TRIES, |most| most.min(RERUN_TRIES));
+        let (mut entry, mut failures) = (entry.clone(), 0);
+        loop {
+            let handling = self.handle_kept(&entry, tries).await?;
+            let Some(Handling::Again { after }) = handling else { return Ok(handling) };
+            let last = self.inbox.inner.store.entries(entry.id).await?.pop();
+            // Otherwise it was put off, not tried in vain.
+            match last.filter(|last| last.state == InboxState::Failing && last.failures > failures) {
+                Some(last) => (failures, entry) = (last.failures, last),
+                None => return Ok(handling),
+            }
+            tokio::time::sleep(after).await;
+        }
+    }
+
     /// Handles a message from its kept body. `None`: there is none, or it cannot be read, which holds up no other one.
-    async fn handle_kept(&self, entry: &InboxEntry) -> Result<Option<Handling>, StoreError> {
+    async fn handle_kept(&self, entry: &InboxEntry, tries: u32) -> Result<Option<Handling>, StoreError> {
         let inner = &self.inbox.inner;
         let kept = match inner.store.kept_message(entry.id, entry.round).await {
             Err(StoreError::Refused(why)) => {
@@ -165,17 +185,29 @@ impl<S: ConsumeStore + 'static> Shared<S> {
         let subject = inner.subject(entry.identity.message.clone(), inbound, told);
         let _turn = inner.locks.take(subject.id).await;
         let work = |message, word| (self.handler)(message, word);
-        Ok(Some(inner.run(&subject, From::Inbox, work).await))
+        Ok(Some(inner.run(&subject, From::Inbox(tries), work).await))
     }
 
-    /// Handles what was taken out of the dead list: nobody else delivers it, and it has not failed since.
+    /// Handles what people have let go on and what is due: nobody else delivers it, and it has not failed since. What
+    /// they let through under a permit waits for a build that the permit is for.
     async fn handle_redriven(&self) -> Result<(), StoreError> {
-        let mut cursor = None;
+        let InboxSettings { consumer, build, .. } = self.inbox.settings();
+        let store = &self.inbox.inner.store;
+        let (mut cursor, mut permits): (_, Option<Vec<Permit>>) = (None, None);
         loop {
-            let query = self.query(Some(InboxState::Failing), cursor);
-            let page = self.inbox.inner.store.list_inbox(query).await?;
-            for entry in page.entries.iter().filter(|entry| entry.failures == 0) {
-                self.handle_kept(entry).await?;
+            let page = store.list_inbox(self.query(Some(InboxState::Failing), cursor)).await?;
+            let is_due = |entry: &&InboxEntry| entry.due_at().is_some_and(|due_at| due_at <= page.now);
+            for entry in page.entries.iter().filter(is_due) {
+                if entry.round > 0 {
+                    let permits = match &mut permits {
+                        Some(permits) => permits,
+                        none => none.insert(store.permits(Some(consumer)).await?),
+                    };
+                    if !round_is_for(entry.round, build, permits) {
+                        continue;
+                    }
+                }
+                self.handle_kept(entry, 1).await?;
             }
             cursor = page.next_cursor;
             if cursor.is_none() {

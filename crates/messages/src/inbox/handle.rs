@@ -13,6 +13,7 @@ use onefold_store::{ConsumeStore, Consumed, Failure, KeptMessage, Mark, StoreErr
 
 use super::handled::{Said, cut};
 use super::{Handling, Inbox, InboxSettings, Incoming, Inner, WithoutId, Word};
+use crate::aside::{NO_ID, OTHERS_ID, TOO_OLD};
 use crate::limits::{
     CONTENDED_PAUSE, CONTENDED_RUNS_MAX, NOT_YET_MAX, POLL_MIN, STORE_PAUSE_FIRST, STORE_PAUSE_MAX,
 };
@@ -32,8 +33,8 @@ pub(super) struct Subject {
 pub(super) enum From {
     /// Somebody delivers it, and again if need be.
     Delivery,
-    /// The inbox itself: nobody else has it any longer, so a try that fails parks it.
-    Inbox,
+    /// The inbox itself: nobody else has it any longer, so after so many tries that fail it is parked.
+    Inbox(u32),
 }
 
 impl<S: ConsumeStore + 'static> Inbox<S> {
@@ -69,7 +70,7 @@ impl<S: ConsumeStore + 'static> Inbox<S> {
         let subject = inner.subject(key, inbound, told);
         let _turn = inner.locks.take(subject.id).await;
         if !has_id && inner.settings.without_id == WithoutId::Park {
-            return inner.park(&subject, 0, "it has no id").await;
+            return inner.park(&subject, 0, NO_ID).await;
         }
         inner.run(&subject, From::Delivery, work).await
     }
@@ -178,7 +179,7 @@ impl<S: ConsumeStore + 'static> Inner<S> {
                     }
                 }
                 Ok(Consumed::TooOld { .. }) => {
-                    return self.park(subject, 0, "it is older than the marks").await;
+                    return self.park(subject, 0, TOO_OLD).await;
                 }
                 Err(error @ StoreError::Unavailable(_)) => return self.away(&error),
                 Err(StoreError::Refused(why)) => return self.failed(subject, round, from, &why).await,
@@ -219,7 +220,7 @@ impl<S: ConsumeStore + 'static> Inner<S> {
         let told = subject.told;
         let key = self.made_id("conflict", &[id.as_str().as_bytes(), &told.fingerprint.digest]);
         let inbound = Inbound { source, id: Some(id), ordering_key, headers, body };
-        match self.park(&self.subject(key, inbound, told), 0, "another message has its id").await {
+        match self.park(&self.subject(key, inbound, told), 0, OTHERS_ID).await {
             Handling::Parked => Handling::Conflict,
             other => other,
         }
@@ -234,7 +235,7 @@ impl<S: ConsumeStore + 'static> Inner<S> {
     async fn failed(&self, subject: &Subject, round: u32, from: From, why: &str) -> Handling {
         let park_after = match from {
             From::Delivery => self.settings.park_after,
-            From::Inbox => Some(1),
+            From::Inbox(tries) => Some(tries),
         };
         self.note_failure(subject, round, why, park_after).await
     }

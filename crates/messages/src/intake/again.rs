@@ -45,7 +45,8 @@ impl Inner {
         let mut query = InboxQuery { consumer: Some(CONSUMER.into()), limit: PAGE, ..query };
         loop {
             let page = self.store.list_inbox(query.clone()).await?;
-            for entry in page.entries.iter().filter(|entry| entry.kept && wanted(entry)) {
+            let is_due = |entry: &&InboxEntry| entry.due_at().is_none_or(|due_at| due_at <= page.now);
+            for entry in page.entries.iter().filter(is_due).filter(|entry| entry.kept && wanted(entry)) {
                 match self.once_more(entry, read).await {
                     // It is about this one, and holds up no other.
                     Err(StoreError::Refused(why)) => {

@@ -7,7 +7,7 @@ use onefold_core::budget::BudgetSettings;
 use onefold_core::retry::Backoff;
 
 use crate::limits::{
-    ATTEMPTS, BATCHES, BUDGET_WINDOW, CONCURRENCY, LEASE_SLACK, ON_WAY_BYTES, SENDING_TIMEOUT,
+    ATTEMPTS, BATCHES, BUDGET_WINDOW, CONCURRENCY, LEASE_SLACK, ON_WAY_BYTES, SENDING_TIMEOUT, SETTLING,
 };
 use crate::{LookUp, Sink};
 
@@ -97,5 +97,13 @@ impl Destination {
 
     pub(super) fn lease(&self) -> Duration {
         self.timeout + LEASE_SLACK
+    }
+
+    /// How long a sending may take that begins this long after its message was asked for: its whole time, as long as its
+    /// end can be written within the lease. `None`: less than half of it is left, and sinks bound themselves at about that,
+    /// so what is begun may be lost.
+    pub(super) fn time_to_send(&self, asked_for: Duration) -> Option<Duration> {
+        let left = self.lease().saturating_sub(asked_for + SETTLING);
+        (left >= self.timeout / 2).then(|| left.min(self.timeout))
     }
 }

@@ -4,6 +4,9 @@
 //! there is room for, and messages are sent meanwhile: so marking, taking and sending overlap, and the more there is to
 //! do the more shares a commit.
 
+#[cfg(test)]
+mod tests;
+
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -26,6 +29,7 @@ use crate::{Message, Sending};
 
 /// The reason of a message that was not sent although it was due.
 const HELD_BACK: &str = "held back: too many retries of this destination have failed lately";
+const GIVEN_LATE: &str = "given so late by the store that its lease was as good as over: not sent";
 const STORE_PAUSES: Backoff = Backoff { first: STORE_PAUSE_FIRST, max: STORE_PAUSE_MAX };
 
 /// A sending that has ended.
@@ -74,18 +78,7 @@ pub(super) async fn run(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut hint = store.hint();
-    let mut course = Course {
-        store,
-        budget: Budget::new(destination.budget),
-        destination: Arc::new(destination),
-        begun: Instant::now(),
-        on_way: JoinSet::new(),
-        sending: 0,
-        sending_bytes: 0,
-        held,
-        unsettled: Vec::new(),
-        store_errors: 0,
-    };
+    let mut course = Course::new(store, destination, held);
     let mut asking: Option<Asking> = None;
     // Whether messages may wait that nobody has looked for; whether the store is left alone for a while.
     let (mut look, mut rest) = (true, false);
@@ -109,7 +102,8 @@ pub(super) async fn run(
                 let room = asked.room;
                 match course.answered(asked) {
                     Some(given) => {
-                        // As many as there was room for: there may be more.
+                        // As many as there was room for: there may be more. Where fewer were given because of their
+                        // bytes, the next come with the settlements of these.
                         look = room > 0 && given == room;
                         pause = if given == 0 { (pause * 2).min(POLL_MAX) } else { POLL_MIN };
                     }
@@ -145,6 +139,21 @@ async fn answered(asking: &mut Option<Asking>) -> Asked {
 }
 
 impl Course {
+    fn new(store: Arc<dyn OutboxStore>, destination: Destination, held: Arc<AtomicU64>) -> Course {
+        Course {
+            store,
+            budget: Budget::new(destination.budget),
+            destination: Arc::new(destination),
+            begun: Instant::now(),
+            on_way: JoinSet::new(),
+            sending: 0,
+            sending_bytes: 0,
+            held,
+            unsettled: Vec::new(),
+            store_errors: 0,
+        }
+    }
+
     /// How many more messages there is room for.
     fn room(&self) -> u32 {
         if self.sending_bytes >= self.destination.bytes {
@@ -185,7 +194,7 @@ impl Course {
                 self.settled(&settlements, &ours);
                 let given = u32::try_from(taken.len()).unwrap_or(u32::MAX);
                 self.held.fetch_add(u64::from(given), Ordering::Relaxed);
-                self.send(taken, at + self.destination.timeout);
+                self.send(taken, self.destination.time_to_send(at.elapsed()));
                 Some(given)
             }
             Err(error) => {
@@ -196,15 +205,22 @@ impl Course {
         }
     }
 
-    /// Puts messages on their way, and those back whose destination has had too many retries in vain.
-    fn send(&mut self, taken: Vec<Taken>, until: Instant) {
+    /// Puts messages on their way for at most this long, and those back whose destination has had too many retries in
+    /// vain, or whose lease is as good as over.
+    fn send(&mut self, taken: Vec<Taken>, most: Option<Duration>) {
         let now = self.begun.elapsed();
+        let Some(most) = most else {
+            let (destination, messages) = (&self.destination.name, taken.len());
+            tracing::warn!(destination, messages, "{GIVEN_LATE}");
+            taken.into_iter().for_each(|taken| self.put_back(taken, POLL_MIN, GIVEN_LATE));
+            return;
+        };
+        let until = Instant::now() + most;
         let mut fit = Vec::with_capacity(taken.len());
         for taken in taken {
             if taken.attempt > 1 && !self.budget.take(now) {
                 let after = self.destination.budget.window.mul_f64(rand::random::<f64>()).max(POLL_MAX);
-                let sent = Sent::Again { after, counted: false, reason: HELD_BACK.into() };
-                self.unsettled.push(Settlement { id: taken.message.id, attempt: taken.attempt, sent });
+                self.put_back(taken, after, HELD_BACK);
             } else {
                 fit.push(taken);
             }
@@ -219,6 +235,12 @@ impl Course {
             self.sending_bytes += some.iter().map(|taken| bytes(&taken.message)).sum::<u64>();
             self.on_way.spawn(sent(some, self.destination.clone(), until, now));
         }
+    }
+
+    /// It was not sent.
+    fn put_back(&mut self, taken: Taken, after: Duration, why: &str) {
+        let sent = Sent::Again { after, counted: false, reason: why.into() };
+        self.unsettled.push(Settlement { id: taken.message.id, attempt: taken.attempt, sent });
     }
 
     fn ended(&mut self, ended: Result<Vec<Ended>, tokio::task::JoinError>) {
@@ -261,7 +283,7 @@ impl Course {
             Sent::Unknown { reason } => {
                 tracing::warn!(destination, id, reason, "a message may have arrived and waits for a person");
             }
-            Sent::Again { reason, .. } if reason == HELD_BACK => {}
+            Sent::Again { reason, .. } if [HELD_BACK, GIVEN_LATE].contains(&reason.as_str()) => {}
             Sent::Again { after, reason, .. } => {
                 let again_in_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
                 tracing::warn!(destination, id, attempt, reason, again_in_ms, "a message was not accepted");

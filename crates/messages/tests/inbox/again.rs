@@ -74,9 +74,10 @@ async fn a_projection_is_rebuilt_from_its_start_in_the_order_of_arrival(store: &
     }
     let all = NewPermit { source: Some("shop".into()), ..permit(None, None) };
     let number = shop.people().grant(all).await.unwrap().number;
-    script.lock().extend([Does::Fails("no stock")]);
+    script.lock().extend((0..3).map(|_| Does::Fails("no stock")));
     let rerun = consumer.rerun().await.unwrap();
     assert_eq!(rerun, Rerun { handled: 2, parked: 1, left: 0 });
+    assert!(script.lock().is_empty(), "it was tried three times");
     assert_eq!(shop.effects().await, ["a", "b", "c", "b", "c"]);
     let parked = InboxQuery { state: Some(InboxState::Parked), ..InboxQuery::default() };
     let parked = shop.listed(parked).await;

@@ -5,5 +5,6 @@ mod deliveries;
 mod parked;
 mod rebuild;
 mod redriving;
+mod rerunning;
 mod restored;
 mod rig;

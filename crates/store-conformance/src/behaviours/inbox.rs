@@ -8,11 +8,13 @@ use onefold_core::contract::Retention;
 use onefold_core::{ActKind, Delivery, InboxState, OutboxState};
 use onefold_store::{
     ConsumeStore, Consumed, DeliveryCounts, IfLost, InboxQuery, KeptMessage, Mark, NewPermit, OutboxStore,
-    Sent, Versioned,
+    Sent, Unparking, Versioned,
 };
 
 use crate::fixture::{START, fingerprint};
 use crate::messages::{DAY, Handler, Messages, SENDING, is_processed, key};
+
+const PAUSE: Duration = Duration::from_secs(7);
 
 fn permit(damaged: &str) -> NewPermit {
     NewPermit {
@@ -106,14 +108,19 @@ pub async fn failures_count_up_to_the_dead_list_and_a_redrive_counts_once<S: Con
     assert_eq!(kept, Some(body));
     let survey = m.store.survey_inbox().await.expect("the store works");
     assert_eq!((survey.failing, survey.parked, survey.parked_oldest), (0, 1, Some(Duration::ZERO)));
-    let unpark = async || m.store.unpark(mark.id, 0, "ann", "mended").await.expect("the store works");
+    let unpark = async || {
+        let (after, who, reason) = (PAUSE, "ann".into(), "mended".into());
+        let unparking = Unparking { id: mark.id, round: 0, after, who, reason };
+        m.store.unpark(unparking).await.expect("the store works")
+    };
+    let due_at = parked.ended_at.plus(PAUSE);
     assert!(unpark().await);
     assert!(!unpark().await, "pressed twice");
     let acts = m.store.inbox_acts(mark.id).await.expect("the store works");
     assert_eq!(acts.iter().map(|act| act.kind).collect::<Vec<_>>(), [ActKind::Redriven]);
     let failing = InboxQuery { state: Some(InboxState::Failing), limit: 1, ..InboxQuery::default() };
     let page = m.store.list_inbox(failing).await.expect("the store works");
-    assert_eq!(page.entries[0].failures, 0);
+    assert_eq!((page.entries[0].failures, page.entries[0].due_at()), (0, Some(due_at)));
     assert!(is_processed(&m.accept(&m.mark("evt-1", 0, "42"), &["m-1"]).await));
     let entry = &m.entries(&mark).await[0];
     assert_eq!((entry.handler.as_str(), entry.kept), ("42", false));

@@ -87,6 +87,26 @@ pub async fn newer_event_wins_over_a_rebuild<S: ConsumeStore + OutboxStore>(m: M
     assert_eq!(brings(&m, "evt-4", second, 4).await, LATE);
 }
 
+/// Whoever comes first in the round: older versions are not lost to one that is tried again.
+pub async fn message_that_fails_in_a_round_is_believed_to_come_until_it_is_parked<
+    S: ConsumeStore + OutboxStore,
+>(
+    m: Messages<S>,
+) {
+    for (event, version) in [("evt-1", 1), ("evt-2", 2), ("evt-3", 3)] {
+        assert_eq!(brings(&m, event, (0, "41"), version).await, NEWER, "{event}");
+    }
+    let round = (grant(&m, None, None).await, "42");
+    let latest = m.mark("evt-3", round.0, round.1);
+    m.fail(&latest, 2).await;
+    assert_eq!(brings(&m, "evt-1", round, 1).await, NEWER);
+    assert_eq!(brings(&m, "evt-2", round, 2).await, NEWER);
+    assert_eq!(brings(&m, "evt-3", round, 3).await, NEWER);
+    let round = (grant(&m, None, None).await, "43");
+    m.fail(&m.mark("evt-3", round.0, round.1), 1).await;
+    assert_eq!(brings(&m, "evt-1", round, 1).await, LATE, "nobody tries the other again");
+}
+
 /// An entity is never put back behind what comes no second time.
 pub async fn what_a_permit_does_not_bring_again_stands<S: ConsumeStore + OutboxStore>(m: Messages<S>) {
     for (event, build, version) in [("evt-1", "41", 1), ("evt-2", "41", 2), ("evt-3", "42", 3)] {
