@@ -5,14 +5,17 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onefold::inbox::{Consumer, Handled, Inbound, InboxSettings, Receive, Settle};
+use onefold::Onefold;
+use onefold::any::{AnyStore, AnyTx};
+use onefold::inbox::{Consumer, Handled, Inbound, InboxSettings, Incoming, Receive, Settle};
 use onefold::messages::{Destination, IfLost, Message, Sending, Sink};
-use onefold::{Onefold, SqliteStore};
 
-use crate::database::{self, CONSUMERS, RELAYS};
+use crate::database;
 
 pub(crate) const FOLDER: &str = "ONEFOLD_STORM_FOLDER";
 pub(crate) const ROLE: &str = "ONEFOLD_STORM_ROLE";
+/// The URL of the database that this role works on.
+pub(crate) const DATABASE: &str = "ONEFOLD_STORM_DATABASE";
 pub(crate) const TOLD: &str = "ONEFOLD_STORM_TOLD_";
 pub(crate) const CONSUMES: &str = "consumes";
 /// Relays, and dies behind the broker's back now and then.
@@ -43,6 +46,7 @@ pub enum Role {
 pub struct Child {
     folder: PathBuf,
     role: String,
+    database: String,
 }
 
 impl Child {
@@ -50,7 +54,8 @@ impl Child {
     #[must_use]
     pub fn of_environment() -> Option<Child> {
         let folder = PathBuf::from(std::env::var_os(FOLDER)?);
-        Some(Child { folder, role: std::env::var(ROLE).ok()? })
+        let said = |name: &str| std::env::var(name).ok();
+        Some(Child { folder, role: said(ROLE)?, database: said(DATABASE)? })
     }
 
     /// What the [`Broker`](crate::Broker) has it told.
@@ -62,12 +67,11 @@ impl Child {
         std::env::var(format!("{TOLD}{name}")).expect("the broker tells it")
     }
 
-    /// What it is to do. The storm counts its time from here. Call it in a runtime.
-    #[must_use]
-    pub fn role(&self) -> Role {
+    /// What it is to do. The storm counts its time from here.
+    pub async fn role(&self) -> Role {
         let role = match self.role.as_str() {
             CONSUMES => {
-                let consumer = consumer(&database::open(&self.folder, CONSUMERS));
+                let consumer = consumer(&database::open(&self.database).await);
                 let works = self.folder.join(works(std::process::id()));
                 Role::Consumes(Arc::new(Uneven { consumer, works, begun: Once::new() }))
             }
@@ -79,7 +83,7 @@ impl Child {
 
     /// Relays what the storm has put into the outbox to this sink, for ever.
     pub async fn relay(&self, sink: impl Sink) {
-        let onefold = database::open(&self.folder, RELAYS);
+        let onefold = database::open(&self.database).await;
         let dies = self.role == RELAYS_AND_DIES;
         let destination = Destination::new(DESTINATION, Mortal { sink, dies }).timeout(SENDING);
         let _relay = onefold.relay(vec![destination]);
@@ -97,13 +101,13 @@ pub(crate) fn works(process: u32) -> String {
     format!("works-{process}")
 }
 
-fn consumer(onefold: &Onefold) -> Consumer<SqliteStore> {
+fn consumer(onefold: &Onefold<AnyStore>) -> Consumer<AnyStore> {
     let mut settings = InboxSettings { park_after: None, ..InboxSettings::new("storm") };
     settings.backoff.first = Duration::from_millis(20);
-    onefold.inbox(settings).consumer(|tx, message| {
+    onefold.inbox(settings).consumer(async |tx: &mut AnyTx, message: Arc<Incoming>| {
         let number: i64 = std::str::from_utf8(&message.body)?.parse()?;
         let key = message.ordering_key.as_deref().unwrap_or_default();
-        tx.execute("INSERT INTO effects VALUES (?1, ?2)", (number, key))?;
+        tx.execute("INSERT INTO effects (number, key) VALUES ($1, $2)", &[&number, &key]).await?;
         match rand::random_range(0..FAILS_ONE_IN) {
             0 => Err("a try that fails".into()),
             1 => Ok(Handled::not_yet(Duration::from_millis(20))),
@@ -113,7 +117,7 @@ fn consumer(onefold: &Onefold) -> Consumer<SqliteStore> {
 }
 
 struct Uneven {
-    consumer: Consumer<SqliteStore>,
+    consumer: Consumer<AnyStore>,
     /// The file by which it tells that it was handed something.
     works: PathBuf,
     begun: Once,

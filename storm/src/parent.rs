@@ -5,12 +5,13 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
+use onefold::any::AnyStore;
 use onefold::messages::{Message, OutboxStore};
 use onefold::{Key, Onefold};
 use onefold_testkit::{TestDirectory, wait};
 
-use crate::child::{self, CONSUMES, DESTINATION, FOLDER, RELAYS_AND_DIES, RELAYS_ON, ROLE, TOLD};
-use crate::database::{self, CONSUMERS, RELAYS};
+use crate::child::{self, CONSUMES, DATABASE, DESTINATION, FOLDER, RELAYS_AND_DIES, RELAYS_ON, ROLE, TOLD};
+use crate::database::{self, Databases};
 use crate::{Broker, Copy, shuffled};
 
 /// How many messages, where it is not said: the full number is 10 000.
@@ -22,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 const LIFE: Duration = Duration::from_secs(1);
 /// How long it may take until consumers are handed a message: some brokers share out anew first.
 const HANDED_WITHIN: Duration = Duration::from_secs(300);
-/// Relays that die before others go on to the end.
-const RELAYS_KILLED: usize = 5;
+/// Of so many messages one relay dies, before others go on to the end.
+const RELAY_DIES_ONE_IN: usize = 200;
 /// Messages whose copies are counted one by one when the storm is over.
 const CALM: usize = 100;
 /// The key of effects whose message has none.
@@ -45,6 +46,9 @@ pub struct Report {
 /// One storm, with the databases of its processes.
 pub struct Storm {
     directory: TestDirectory,
+    databases: Databases,
+    /// That of the consumers.
+    onefold: Onefold<AnyStore>,
     /// The test that is the child.
     test: &'static str,
     count: usize,
@@ -62,12 +66,22 @@ impl Drop for Process {
 }
 
 impl Storm {
-    /// A storm whose processes are this test of the test's own binary. `ONEFOLD_STORM` says of how many messages.
-    #[must_use]
-    pub fn new(test: &'static str) -> Storm {
+    /// A storm whose processes are this test of the test's own binary, over SQLite. `ONEFOLD_STORM` says of how many
+    /// messages.
+    pub async fn new(test: &'static str) -> Storm {
         let directory = TestDirectory::create();
-        database::make(directory.path());
-        Storm { directory, test, count: COUNT }.of(COUNT)
+        let databases = Databases::files(directory.path());
+        Storm::of_processes(test, directory, databases).await
+    }
+
+    /// The same over this database of PostgreSQL, which is empty.
+    pub async fn over(test: &'static str, url: &str) -> Storm {
+        Storm::of_processes(test, TestDirectory::create(), Databases::server(url)).await
+    }
+
+    async fn of_processes(test: &'static str, directory: TestDirectory, databases: Databases) -> Storm {
+        let onefold = databases.make().await;
+        Storm { directory, databases, onefold, test, count: COUNT }.of(COUNT)
     }
 
     /// Of so many messages, where `ONEFOLD_STORM` says nothing.
@@ -98,13 +112,12 @@ impl Storm {
             broker.left().await == 0
         })
         .await;
-        self.check_effects();
-        let onefold = database::open(self.folder(), CONSUMERS);
-        let stormy = database::duplicates(&onefold).await;
+        self.check_effects().await;
+        let stormy = database::duplicates(&self.onefold).await;
         let calm: Vec<Copy> = (0..self.count.min(CALM)).map(Copy::of).collect();
         broker.publish(&calm).await;
-        let duplicates = self.consume_to_the_end(broker, &onefold, stormy + calm.len() as u64).await;
-        self.check_effects();
+        let duplicates = self.consume_to_the_end(broker, stormy + calm.len() as u64).await;
+        self.check_effects().await;
         Report { messages: self.count, sent: copies.len() + calm.len(), duplicates, kills }
     }
 
@@ -114,15 +127,16 @@ impl Storm {
     /// # Panics
     /// Unless each message has one effect, those of a key in their order, and both the outbox and the broker are empty.
     pub async fn kills_relays(&self, broker: &mut impl Broker) -> Report {
-        let outbox = database::open(self.folder(), RELAYS);
+        let outbox = database::open(&self.databases.relays).await;
         let address = broker.address();
         for first in (0..self.count).step_by(1000) {
             let numbers = first..self.count.min(first + 1000);
             let messages = numbers.map(|number| message(number, &address)).collect();
             outbox.store().enqueue(messages).await.expect("the store works");
         }
+        let kills = self.count.div_ceil(RELAY_DIES_ONE_IN);
         let mut died = 0;
-        for _ in 0..RELAYS_KILLED {
+        for _ in 0..kills {
             let mut relay = self.start(RELAYS_AND_DIES, broker).await;
             let ended = wait::try_some(LIFE, async || relay.0.try_wait().expect("a child")).await;
             died += usize::from(ended.is_some_and(|status| is_abort(&status)));
@@ -135,25 +149,24 @@ impl Storm {
             })
             .await;
         }
-        let onefold = database::open(self.folder(), CONSUMERS);
-        let duplicates = self.consume_to_the_end(broker, &onefold, died as u64).await;
-        self.check_effects();
-        Report { messages: self.count, sent: self.count + died, duplicates, kills: RELAYS_KILLED }
+        let duplicates = self.consume_to_the_end(broker, died as u64).await;
+        self.check_effects().await;
+        Report { messages: self.count, sent: self.count + died, duplicates, kills }
     }
 
     /// Consumes without killing until nothing is left and so many duplicates are counted. Returns how many are.
-    async fn consume_to_the_end(&self, broker: &mut impl Broker, onefold: &Onefold, duplicates: u64) -> u64 {
+    async fn consume_to_the_end(&self, broker: &mut impl Broker, duplicates: u64) -> u64 {
         loop {
             let consumer = self.start(CONSUMES, broker).await;
             wait::until_within(PATIENCE, "everything is consumed", async || broker.left().await == 0).await;
             wait::until_within(PATIENCE, "every duplicate is counted", async || {
-                database::duplicates(onefold).await >= duplicates
+                database::duplicates(&self.onefold).await >= duplicates
             })
             .await;
             drop(consumer);
             // Some brokers do not tell what is out at a consumer.
             if broker.left().await == 0 {
-                return database::duplicates(onefold).await;
+                return database::duplicates(&self.onefold).await;
             }
         }
     }
@@ -165,6 +178,7 @@ impl Storm {
             .args(["--exact", self.test, "--nocapture"])
             .env(FOLDER, self.folder())
             .env(ROLE, role)
+            .env(DATABASE, if role == CONSUMES { &self.databases.consumers } else { &self.databases.relays })
             .envs(told)
             .spawn()
             .expect("this test's binary starts");
@@ -188,8 +202,8 @@ impl Storm {
         self.directory.path()
     }
 
-    fn check_effects(&self) {
-        let effects = database::effects(self.folder());
+    async fn check_effects(&self) {
+        let effects = database::effects(&self.onefold).await;
         let distinct: HashSet<usize> = effects.iter().map(|(number, _)| *number).collect();
         assert_eq!((effects.len(), distinct.len()), (self.count, self.count), "one effect for each message");
         let keys: HashSet<&str> = effects.iter().map(|(_, key)| key.as_str()).collect();

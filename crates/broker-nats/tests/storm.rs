@@ -8,6 +8,7 @@ use futures_util::TryStreamExt;
 use onefold_broker_nats::{NatsConsumer, NatsSink, Subscription, connect};
 use onefold_messages::{Order, wire};
 use onefold_storm::{Broker, Child, Copy, Role, Storm};
+use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::{NatsServer, TestDirectory};
 
 const CHILD: &str = "storm_child";
@@ -19,7 +20,7 @@ const IN_FLIGHT: usize = 100;
 async fn storm_child() {
     let Some(child) = Child::of_environment() else { return };
     let client = connect(&child.told("URL"), ConnectOptions::new()).await.unwrap();
-    match child.role() {
+    match child.role().await {
         Role::Consumes(receive) => {
             let wish =
                 Subscription { order: Order::PerKey, ..Subscription::new(&child.told("STREAM"), DURABLE) };
@@ -98,7 +99,7 @@ async fn a_storm_of_duplicates_over_killed_consumers_is_done_once_and_in_order()
     let directory = TestDirectory::create();
     let Some(server) = NatsServer::any("NATS storm over consumers", &directory) else { return };
     let mut nats = Nats::with_a_stream(&server).await;
-    println!("{:?}", Storm::new(CHILD).kills_consumers(&mut nats, 1).await);
+    println!("{:?}", Storm::new(CHILD).await.kills_consumers(&mut nats, 1).await);
 }
 
 #[tokio::test]
@@ -106,5 +107,25 @@ async fn b94_what_killed_relays_sent_twice_is_seen_once_behind_the_inbox() {
     let directory = TestDirectory::create();
     let Some(server) = NatsServer::any("NATS storm over relays", &directory) else { return };
     let mut nats = Nats::with_a_stream(&server).await;
-    println!("{:?}", Storm::new(CHILD).kills_relays(&mut nats).await);
+    println!("{:?}", Storm::new(CHILD).await.kills_relays(&mut nats).await);
+}
+
+#[tokio::test]
+async fn a_storm_over_postgresql_is_done_once_and_in_order() {
+    let directory = TestDirectory::create();
+    let what = "NATS storm over PostgreSQL";
+    let Some(server) = NatsServer::any(what, &directory) else { return };
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let mut nats = Nats::with_a_stream(&server).await;
+    println!("{:?}", Storm::over(CHILD, &database.url()).await.kills_consumers(&mut nats, 1).await);
+}
+
+#[tokio::test]
+async fn b94_what_killed_relays_sent_twice_from_postgresql_is_seen_once_behind_the_inbox() {
+    let directory = TestDirectory::create();
+    let what = "NATS storm over relays on PostgreSQL";
+    let Some(server) = NatsServer::any(what, &directory) else { return };
+    let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
+    let mut nats = Nats::with_a_stream(&server).await;
+    println!("{:?}", Storm::over(CHILD, &database.url()).await.kills_relays(&mut nats).await);
 }

@@ -30,7 +30,7 @@ fn subscription(queue: &str, kind: &str) -> Subscription {
 async fn storm_child() {
     let Some(child) = Child::of_environment() else { return };
     let access = Access::new(&child.told("URL")).unwrap();
-    match child.role() {
+    match child.role().await {
         Role::Consumes(receive) => {
             let wish = subscription(&child.told("QUEUE"), &child.told("KIND"));
             RabbitConsumer::new(access, wish, receive).run(std::future::pending()).await.unwrap();
@@ -133,19 +133,19 @@ impl Broker for Rabbit {
 async fn a_storm_over_a_classic_queue_is_done_once_and_in_order() {
     let Some(server) = RabbitServer::any("RabbitMQ storm over a classic queue") else { return };
     let mut rabbit = Rabbit::with_a_queue(&server, CLASSIC).await;
-    println!("{:?}", Storm::new(CHILD).kills_consumers(&mut rabbit, 2).await);
+    println!("{:?}", Storm::new(CHILD).await.kills_consumers(&mut rabbit, 2).await);
 }
 
 #[tokio::test]
 async fn a_storm_over_a_quorum_queue_is_done_once_and_in_order() {
     let Some(server) = RabbitServer::any("RabbitMQ storm over a quorum queue") else { return };
     let mut rabbit = Rabbit::with_a_queue(&server, QUORUM).await;
-    println!("{:?}", Storm::new(CHILD).kills_consumers(&mut rabbit, 2).await);
+    println!("{:?}", Storm::new(CHILD).await.kills_consumers(&mut rabbit, 2).await);
 }
 
 #[tokio::test]
 async fn b94_what_killed_relays_sent_twice_is_seen_once_behind_the_inbox() {
     let Some(server) = RabbitServer::any("RabbitMQ storm over relays") else { return };
     let mut rabbit = Rabbit::with_a_queue(&server, QUORUM).await;
-    println!("{:?}", Storm::new(CHILD).kills_relays(&mut rabbit).await);
+    println!("{:?}", Storm::new(CHILD).await.kills_relays(&mut rabbit).await);
 }

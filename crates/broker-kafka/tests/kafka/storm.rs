@@ -24,7 +24,7 @@ async fn child() {
     let Some(child) = Child::of_environment() else { return };
     let [servers, topic, group] = ["SERVERS", "TOPIC", "GROUP"].map(|name| child.told(name));
     let cluster = Cluster { servers, topic, group, partitions: PARTITIONS };
-    match child.role() {
+    match child.role().await {
         Role::Consumes(receive) => {
             let mut config = cluster.config();
             config.set("session.timeout.ms", SESSION_MS);
@@ -84,13 +84,13 @@ impl Broker for Kafka {
 async fn kills_consumers(kind: Kind) {
     let Some(cluster) = kind.cluster("storm over consumers", PARTITIONS).await else { return };
     let mut kafka = Kafka(cluster.clone());
-    println!("{kind:?}: {:?}", Storm::new(CHILD).of(MESSAGES).kills_consumers(&mut kafka, 2).await);
+    println!("{kind:?}: {:?}", Storm::new(CHILD).await.of(MESSAGES).kills_consumers(&mut kafka, 2).await);
 }
 
 async fn kills_relays(kind: Kind) {
     let Some(cluster) = kind.cluster("storm over relays", PARTITIONS).await else { return };
     let mut kafka = Kafka(cluster.clone());
-    println!("{kind:?}: {:?}", Storm::new(CHILD).kills_relays(&mut kafka).await);
+    println!("{kind:?}: {:?}", Storm::new(CHILD).await.kills_relays(&mut kafka).await);
 }
 
 /// The full number of messages is 10 000 (`ONEFOLD_STORM=10000`). Two consumers share the partitions.
