@@ -55,6 +55,9 @@ pub(crate) struct Messages {
     /// A NATS server with JetStream, in which a stream is made and deleted again [default: no relay to NATS]
     #[arg(long, env = "ONEFOLD_NATS_URL", value_name = "URL")]
     pub(crate) nats: Option<String>,
+    /// A RabbitMQ server in which a queue and an exchange are made and deleted again [default: no relay to RabbitMQ]
+    #[arg(long, env = "ONEFOLD_RABBITMQ_URL", value_name = "URL")]
+    pub(crate) rabbitmq: Option<String>,
     /// Messages that wait where the relay is measured
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..))]
     pub(crate) messages: u32,

@@ -17,6 +17,7 @@ mod library_sqlx;
 mod load;
 mod memory;
 mod messages;
+mod messages_brokers;
 mod messages_calls;
 mod messages_relay;
 mod nginx;

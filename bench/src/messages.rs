@@ -21,11 +21,12 @@ use crate::figure::{Figure, Goal};
 use crate::histogram::Histogram;
 use crate::keys::KeyMaker;
 use crate::library_calls::{Order, Orders, Sample, TABLE, measure, perform};
+use crate::messages_brokers::{to_nats, to_rabbitmq};
 use crate::messages_calls::{
     DESTINATION, INSERT_SQLITE, mark, message, postgres_insert, postgres_insert_and_tell, sqlite_insert,
     sqlite_insert_and_tell,
 };
-use crate::messages_relay::{latency, relayed, relayed_to_nats, through};
+use crate::messages_relay::{latency, relayed, through};
 use crate::postgres::{DATABASE, connect, database, sql};
 use crate::report::Report;
 
@@ -257,16 +258,17 @@ impl<S: MessageStore + 'static> Shop<S> {
     ) -> Result<()> {
         let store = self.engine.store().clone();
         let (mut alone, mut full, mut p99) = (Vec::new(), Vec::new(), Vec::new());
-        let mut to_nats = Pairs::default();
+        let (mut over_nats, mut over_rabbitmq) = (Pairs::default(), Pairs::default());
         for _ in 0..settings.repeats {
             alone.push(runtime.block_on(relayed(store.clone(), messages.messages, settings.keys_kind))?);
             let full_load = runtime.block_on(through(store.clone(), settings))?;
             full.push(full_load);
             p99.push(runtime.block_on(latency(store.clone(), full_load / 2.0, settings))?);
             if let Some(url) = &messages.nats {
-                let (plain, ours) = runtime.block_on(relayed_to_nats(store.clone(), messages, url))?;
-                to_nats.without.push(plain);
-                to_nats.with.push(ours);
+                over_nats.push(runtime.block_on(to_nats(store.clone(), messages.messages, url))?);
+            }
+            if let Some(url) = &messages.rabbitmq {
+                over_rabbitmq.push(runtime.block_on(to_rabbitmq(store.clone(), messages.messages, url))?);
             }
         }
         let goal = Some(Goal::AtMost(LATENCY_MAX_MS));
@@ -282,11 +284,14 @@ impl<S: MessageStore + 'static> Shop<S> {
                 [figure],
             );
         }
-        match messages.nats {
-            Some(_) => {
-                to_nats.report(report, [self.name, "relay to NATS"], 0, Some(Goal::AtLeast(RELAY_MIN)))
+        for (what, url, pairs) in [
+            ("relay to NATS", &messages.nats, over_nats),
+            ("relay to RabbitMQ", &messages.rabbitmq, over_rabbitmq),
+        ] {
+            match url {
+                Some(_) => pairs.report(report, [self.name, what], 0, Some(Goal::AtLeast(RELAY_MIN))),
+                None => report.skip(format!("{}: {what}: no server; name one (--help)", self.name)),
             }
-            None => report.skip(format!("{}: relay to NATS: no server; name one with --nats", self.name)),
         }
         Ok(())
     }
@@ -342,8 +347,12 @@ struct Pairs {
 
 impl Pairs {
     fn add(&mut self, without: &Sample, with: &Sample) {
-        self.without.push(without.per_s);
-        self.with.push(with.per_s);
+        self.push((without.per_s, with.per_s));
+    }
+
+    fn push(&mut self, (without, with): (f64, f64)) {
+        self.without.push(without);
+        self.with.push(with);
     }
 
     fn report(&self, report: &mut Report, what: [&str; 2], tasks: u32, goal: Option<Goal>) {

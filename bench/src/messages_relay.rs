@@ -6,8 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use async_trait::async_trait;
-use futures_util::{StreamExt, TryStreamExt, stream};
-use onefold_broker_nats::{NatsSink, connect};
 use onefold_core::{Key, Message};
 use onefold_messages::{Destination, Relay, Sending, Sink};
 use onefold_store::OutboxStore;
@@ -15,19 +13,17 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::args::{KeysKind, Messages, Settings};
+use crate::args::{KeysKind, Settings};
 use crate::histogram::Histogram;
 use crate::keys::KeyMaker;
 use crate::messages_calls::{DESTINATION, message};
 
-/// Messages that are published before their confirmations are waited for.
-const BATCH: usize = 256;
 /// Messages of one commit while messages come at a rate, and how many such commits there are in a second at most.
 const COMMITS_A_SECOND: f64 = 100.0;
 /// Messages of one commit where as many come as go through, and how many of them may wait.
 const EACH: u32 = 100;
 const WAITING_MAX: usize = 2000;
-const GRACE: Duration = Duration::from_secs(30);
+pub(crate) const GRACE: Duration = Duration::from_secs(30);
 
 /// A destination that accepts at once and says what came.
 #[derive(Clone)]
@@ -126,53 +122,7 @@ pub(crate) async fn latency(store: Arc<dyn OutboxStore>, per_s: f64, settings: &
     Ok(histogram.quantile_ms(0.99))
 }
 
-/// Messages a second to a stream of NATS: published in batches, and by the relay.
-pub(crate) async fn relayed_to_nats(
-    store: Arc<dyn OutboxStore>,
-    messages: &Messages,
-    url: &str,
-) -> Result<(f64, f64)> {
-    let client = connect(url, async_nats::ConnectOptions::new()).await?;
-    client.flush().await.context("the NATS server does not answer")?;
-    let context = async_nats::jetstream::new(client.clone());
-    let (name, subjects) = ("onefold-bench".to_owned(), vec!["bench.>".to_owned()]);
-    let stream = || async_nats::jetstream::stream::Config {
-        name: name.clone(),
-        subjects: subjects.clone(),
-        ..Default::default()
-    };
-    context.create_stream(stream()).await?;
-    let mut maker = KeyMaker::new(KeysKind::V4);
-    let mut left = messages.messages as usize;
-    let begun = Instant::now();
-    while left > 0 {
-        let batch = left.min(BATCH);
-        let mut confirmations = Vec::with_capacity(batch);
-        for _ in 0..batch {
-            let one = message(&maker.uuid().to_string())?;
-            let mut headers = async_nats::HeaderMap::new();
-            headers.insert("Nats-Msg-Id", one.id.as_str());
-            confirmations.push(context.publish_with_headers(one.address, headers, one.body.into()).await?);
-        }
-        stream::iter(confirmations).map(Ok).try_for_each(async |confirmed| confirmed.await.map(drop)).await?;
-        left -= batch;
-    }
-    let plain = f64::from(messages.messages) / begun.elapsed().as_secs_f64();
-    context.delete_stream(&name).await?;
-    let mut stored = context.create_stream(stream()).await?;
-    fill(&*store, messages.messages, KeysKind::V4).await?;
-    let begun = Instant::now();
-    let relay = Relay::start(&store, vec![Destination::new(DESTINATION, NatsSink::new(client))]);
-    while stored.info().await?.state.messages < u64::from(messages.messages) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    let ours = f64::from(messages.messages) / begun.elapsed().as_secs_f64();
-    ensure!(relay.stop(GRACE).await == 0, "messages are left to their leases");
-    context.delete_stream(&name).await?;
-    Ok((plain, ours))
-}
-
-async fn fill(store: &dyn OutboxStore, messages: u32, kind: KeysKind) -> Result<()> {
+pub(crate) async fn fill(store: &dyn OutboxStore, messages: u32, kind: KeysKind) -> Result<()> {
     let mut maker = KeyMaker::new(kind);
     let mut left = messages;
     while left > 0 {
