@@ -1,14 +1,10 @@
-//! Senders of webhooks: recorded bodies, signed as each service signs them, with secrets of the test.
-//!
-//! The recordings lie outside the project and are read in place; a test that needs one says so where it is missing.
+//! Senders of webhooks: bodies, signed as each service signs them, with secrets of the test.
 
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use onefold_testkit::skipped::skipped;
 use onefold_testkit::{Gateway, Request, Setup, Store, Upstream, wait};
 use serde_json::Value;
 use sha2::Sha256;
@@ -19,19 +15,6 @@ pub const HANDLER: &str = "/hooks";
 pub const SECRET: &str = "whsec_dGhlIHNlY3JldCBvZiB0aGUgdGVzdA==";
 /// Another one.
 pub const OTHER_SECRET: &str = "whsec_YW5vdGhlciBzZWNyZXQgb2YgdGhlIHRlc3Q=";
-
-const RECORDINGS: &str = "../../shared/cases/files";
-
-/// A recorded body; says that it is skipped where it is missing.
-#[must_use]
-pub fn recorded(file: &str) -> Option<Vec<u8>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDINGS).join(file);
-    let body = std::fs::read(path).ok();
-    if body.is_none() {
-        skipped(file, "not at ../shared/cases/files");
-    }
-    body
-}
 
 /// Seconds of Unix time.
 ///

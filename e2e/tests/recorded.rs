@@ -1,16 +1,11 @@
 //! Recorded exchanges of a payment provider, passed through twice.
 //!
-//! The recordings lie outside the project and are read in place; without them the test says so and passes.
 //! They were masked by their recorder (1 and x are placeholders), and some lengths no longer fit.
-
-use std::path::{Path, PathBuf};
 
 use onefold_e2e::{assert_fresh, assert_replay};
 use onefold_testkit::wire::Line;
-use onefold_testkit::{Reply, Request, Setup, Upstream};
+use onefold_testkit::{Reply, Request, Setup, Upstream, recordings};
 use yaml_rust2::{Yaml, YamlLoader};
-
-const RECORDINGS: &str = "../../shared/cases/files/stripe/vcr_cassettes";
 
 struct Exchange {
     request: Request,
@@ -56,34 +51,24 @@ fn exchange(recorded: &Yaml) -> Option<Exchange> {
     })
 }
 
-fn read(cassette: &Path) -> Vec<Exchange> {
-    let masked = std::fs::read_to_string(cassette).expect("reads the recording");
+fn read(cassette: &[u8]) -> Vec<Exchange> {
+    let masked = std::str::from_utf8(cassette).expect("text");
     let text = masked.replace("<VENDOR_ID>", "1").replace("<VENDOR_AUTH_CODE>", "x");
     let documents = YamlLoader::load_from_str(&text).expect("YAML");
     let recorded = documents[0]["http_interactions"].as_vec().expect("exchanges");
     recorded.iter().filter_map(exchange).collect()
 }
 
-fn cassettes() -> Vec<PathBuf> {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join(RECORDINGS);
-    let Ok(entries) = std::fs::read_dir(&place) else { return Vec::new() };
-    let mut cassettes: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    cassettes.retain(|path| path.extension().is_some_and(|extension| extension == "yml"));
-    cassettes.sort();
-    cassettes
-}
-
 #[tokio::test]
 async fn recorded_exchanges_pass_through_twice() {
-    let cassettes = cassettes();
+    let cassettes = recordings::all("stripe/vcr_cassettes", "yml");
     if cassettes.is_empty() {
-        eprintln!("SKIPPED: no recordings at {RECORDINGS}");
         return;
     }
     let upstream = Upstream::start().await;
     let gateway = Setup::new(&upstream.url()).start().await;
     let mut played = 0;
-    for exchange in cassettes.iter().flat_map(|cassette| read(cassette)) {
+    for exchange in cassettes.iter().flat_map(|(_, cassette)| read(cassette)) {
         let mut reply = Reply::status(exchange.status).body(&exchange.body);
         for (name, value) in &exchange.headers {
             reply = reply.header(name, value);

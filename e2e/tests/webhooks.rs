@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use onefold_e2e::webhooks::{
     HANDLER, OTHER_SECRET, SECRET, all_delivered, event, github, inbox, incoming, now_s, outgoing,
-    plain_hmac, recorded, setup, setup_on, shopify, standard, stripe, stripe_at, stripe_gateway,
-    stripe_gateway_on,
+    plain_hmac, setup, setup_on, shopify, standard, stripe, stripe_at, stripe_gateway, stripe_gateway_on,
 };
 use onefold_e2e::{assert_problem, parallel};
-use onefold_testkit::{Reply, Request, Setup, Store, Upstream, on_each_store, wait};
+use onefold_testkit::{Reply, Request, Setup, Store, Upstream, on_each_store, recordings, wait};
 
 on_each_store!(
     b76_a_forged_delivery_does_not_burn_the_id,
@@ -48,7 +47,7 @@ async fn a_body_that_was_changed_on_its_way_is_refused_and_one_of_odd_bytes_goes
 }
 
 async fn b77_one_id_of_two_sources_is_two_messages(store: &Store) {
-    let Some(body) = recorded("github-webhooks/installation-created.payload.json") else { return };
+    let Some(body) = recordings::body("github-webhooks/installation-created.payload.json") else { return };
     let upstream = Upstream::start().await;
     let sources = ["gh/app1", "gh/app2"].map(|source| inbox(&upstream, source, "github", "", ""));
     let gateway = setup_on(store, &upstream).section(&sources.join("\n")).start().await;
@@ -240,8 +239,8 @@ async fn a_delivery_that_is_too_long_is_refused() {
 
 #[tokio::test]
 async fn every_scheme_is_taken_in_and_a_large_body_goes_on_byte_for_byte() {
-    let Some(push) = recorded("github-webhooks/push-payload.json") else { return };
-    let Some(order) = recorded("provider-webhooks/lemon_squeezy/order_created.json") else { return };
+    let Some(push) = recordings::body("github-webhooks/push-payload.json") else { return };
+    let Some(order) = recordings::body("provider-webhooks/lemon_squeezy/order_created.json") else { return };
     let upstream = Upstream::start().await;
     let sources = ["standard", "github", "shopify"].map(|scheme| inbox(&upstream, scheme, scheme, "", ""));
     let none = inbox(&upstream, "plain", "none", "", "id = \"header:X-Id\"")

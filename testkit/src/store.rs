@@ -32,12 +32,15 @@ enum Place {
 
 /// A store that nobody writes.
 #[derive(Debug)]
-pub enum Held {
+pub struct Held {
+    _by: By,
+}
+
+#[derive(Debug)]
+enum By {
     /// A transaction on the file.
-    #[doc(hidden)]
     File { _connection: rusqlite::Connection },
     /// A lock of the table.
-    #[doc(hidden)]
     Database { _client: tokio_postgres::Client },
 }
 
@@ -97,7 +100,7 @@ impl Store {
                 let connection = rusqlite::Connection::open(path).expect("opens the store");
                 connection.busy_timeout(wait::DEADLINE).expect("a patient connection");
                 connection.execute_batch("BEGIN IMMEDIATE").expect("takes the lock");
-                Held::File { _connection: connection }
+                Held { _by: By::File { _connection: connection } }
             }
             Place::Database(database) => {
                 let (client, connection) =
@@ -105,7 +108,7 @@ impl Store {
                 tokio::spawn(connection);
                 let hold = "BEGIN; LOCK TABLE onefold.operations IN SHARE MODE";
                 client.batch_execute(hold).await.expect("takes the lock");
-                Held::Database { _client: client }
+                Held { _by: By::Database { _client: client } }
             }
         }
     }

@@ -349,6 +349,18 @@ mod tests {
     }
 
     #[test]
+    fn a_permit_lets_nothing_through_again_in_its_own_round_or_in_a_later_one() {
+        let permits = [permit(1, None, None), permit(2, None, None)];
+        let done = |rounds: &[u32]| -> Vec<InboxEntry> {
+            rounds.iter().map(|round| entry(*round, "42", InboxState::Processed)).collect()
+        };
+        assert_eq!(judge(&done(&[0]), "42", &permits), Delivery::Handle { round: 1 });
+        assert_eq!(judge(&done(&[0, 1]), "42", &permits), Delivery::Handle { round: 2 });
+        assert_eq!(judge(&done(&[0, 1, 2]), "42", &permits), Delivery::Duplicate);
+        assert_eq!(judge(&done(&[0, 2]), "42", &permits), Delivery::Duplicate, "the first is over");
+    }
+
+    #[test]
     fn what_a_permit_names_must_be_so() {
         let entries = [entry(0, "41", InboxState::Processed)];
         let whole = permit(1, None, None);

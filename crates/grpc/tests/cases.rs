@@ -5,15 +5,14 @@
 //! which store it works on.
 
 use std::path::Path;
-use std::process::{Child, Command};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use onefold::grpc::{Protection, REPLAYED, Whose};
 use onefold::postgres::PostgresStore;
 use onefold::{AtomicStore, Onefold, Operation, Performing, SqliteStore, Verdict, WhileRunning};
-use onefold_grpc::{Protection, REPLAYED, Whose};
-use onefold_testkit::{FragileStore, Gate, Store, TestDirectory, on_each_outage, on_each_store, wait};
+use onefold_testkit::{
+    FragileStore, Gate, SecondProcess, Store, Supplier, on_each_outage, on_each_store, wait,
+};
 use prost::Message;
 use tokio::task::JoinHandle;
 use tonic::{Code, Request, Response, Status};
@@ -46,27 +45,6 @@ struct Payment {
 struct Receipt {
     #[prost(uint64, tag = "1")]
     charge: u64,
-}
-
-/// Another system, which counts. Clones are one.
-#[derive(Clone, Default)]
-struct Supplier {
-    times: Arc<AtomicU64>,
-    gate: Option<Gate>,
-}
-
-impl Supplier {
-    fn behind(gate: &Gate) -> Supplier {
-        Supplier { gate: Some(gate.clone()), ..Supplier::default() }
-    }
-
-    fn times(&self) -> u64 {
-        self.times.load(Ordering::SeqCst)
-    }
-
-    async fn asked(&self, times: u64) {
-        wait::until("the supplier is asked", || self.times() >= times).await;
-    }
 }
 
 /// A protected method over whichever store.
@@ -117,10 +95,7 @@ impl Method {
         }
         let supplier = supplier.clone();
         let work = |_: Performing, _: Payment| async move {
-            let charge = supplier.times.fetch_add(1, Ordering::SeqCst) + 1;
-            if let Some(gate) = &supplier.gate {
-                gate.passed().await;
-            }
+            let charge = supplier.ask().await;
             Ok(Verdict::succeeded(Receipt { charge }))
         };
         match self {
@@ -199,45 +174,23 @@ async fn b30_instances_and_protections_of_one_method_are_one(store: &Store) {
     assert_eq!(supplier.times(), 1);
 }
 
-const STORE: &str = "ONEFOLD_TEST_STORE";
-const FOLDER: &str = "ONEFOLD_TEST_FOLDER";
-
 /// Not a test by itself: asks the supplier for one charge, and stands there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
-    let (Ok(url), Ok(folder)) = (std::env::var(STORE), std::env::var(FOLDER)) else { return };
+    let Some(store) = SecondProcess::store() else { return };
     let supplier = Supplier::behind(&Gate::closed());
-    let method = Method::of(&url, WhileRunning::Busy).await;
+    let method = Method::of(&store, WhileRunning::Busy).await;
     let _charge = method.charges("k", &supplier);
     supplier.asked(1).await;
-    std::fs::write(Path::new(&folder).join("stands"), []).unwrap();
-    std::future::pending::<()>().await;
-}
-
-/// A process that is killed with this value.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    SecondProcess::stand().await;
 }
 
 async fn b35_b36_killed_owner_leaves_an_unknown_outcome_and_nothing_runs_again(store: &Store) {
     let supplier = Supplier::default();
     let method = Method::of(store.url(), WhileRunning::Busy).await;
-    let folder = TestDirectory::create();
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture"])
-        .env(STORE, store.url())
-        .env(FOLDER, folder.path())
-        .spawn();
-    let child = Killed(child.unwrap());
-    let stands = folder.file("stands");
-    wait::until("the supplier of the child works", || stands.exists()).await;
+    let owner = SecondProcess::standing(store.url()).await;
     is_busy(method.charge("k", &supplier).await);
-    drop(child);
+    drop(owner);
     let unknown = (Code::Unknown, "outcome-unknown".to_owned());
     wait::until_within(wait::DEADLINE, "the lease is over", async || {
         reason(method.charge("k", &supplier).await) == unknown

@@ -15,7 +15,7 @@ pub mod releases;
 pub use fixture::{Fixture, Made, clock};
 pub use library::{Business, Library, Script};
 pub use memory::{BusinessRows, MemoryStore, MemoryWork};
-pub use messages::{ENTITY, Handler, Messages, Shop};
+pub use messages::{ENTITY, Handler, Messages, Shop, mark_under};
 
 /// Makes one test of each behaviour, on empty stores that `make` makes: an `async fn(Arc<ManualClock>) -> Option<Made>`
 /// whose store lives by the clock; `None` says that there is no such store here, and the test is skipped.

@@ -12,7 +12,7 @@ use onefold_store::{
 use crate::fixture::{RUNNING, claim_under};
 use crate::messages::{Handler, is_processed, key, mark_under, message};
 
-/// Where messages wait until [`sends`].
+/// Where messages wait until [`sends_what_waits`].
 const LATER: &str = "later";
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -74,7 +74,8 @@ pub async fn works<S: ConsumeStore + OutboxStore>(
     let consumed = store.consume(again, &mut work(succeeds())).await.expect("the store works");
     assert!(is_processed(&consumed), "{name}: {consumed:?}");
 
-    sends(store, "shop", &[id("alone"), id("forwarded")]).await;
+    let sent = sends(store, "shop", &[id("alone"), id("forwarded")]).await;
+    assert_eq!(sent.len(), 3, "{name}: the effect's as well: {sent:?}");
     store.note_companion(name).await.expect("the store works");
     reconciles(store, &id("lost")).await;
 }
@@ -123,7 +124,8 @@ pub async fn sends_what_waits(store: &impl OutboxStore, names: &[&str]) {
     sends(store, LATER, &ids).await;
 }
 
-async fn sends(store: &impl OutboxStore, destination: &str, ids: &[String]) {
+/// Sends all that waits there, these among it; what was sent.
+async fn sends(store: &impl OutboxStore, destination: &str, ids: &[String]) -> Vec<String> {
     let mut ended: Vec<Settlement> = Vec::new();
     let mut sent = Vec::new();
     loop {
@@ -143,6 +145,7 @@ async fn sends(store: &impl OutboxStore, destination: &str, ids: &[String]) {
         let delivered = entry.is_some_and(|entry| entry.state == OutboxState::Delivered);
         assert!(delivered && sent.contains(id), "{id} of {sent:?}");
     }
+    sent
 }
 
 /// An outcome is lost, looked up, and settled by what was found.

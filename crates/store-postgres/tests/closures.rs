@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use asking::{claim, mark, open, open_with, settle};
+use asking::{claim, open, open_with, settle};
 use bytes::BytesMut;
 use onefold_core::contract::{OnStale, Retention};
 use onefold_core::{Kept, Key, Message, Resource, State, StoreTime};
@@ -14,6 +14,7 @@ use onefold_store::{
     Advance, Advanced, Also, AtomicStore, Atomically, Claim, ConsumeStore, Consumed, Ended, Entry, Finish,
     InboxStore, Mark, OperationStore, Promise, Start, Step, StoreError, WriteStore, Written,
 };
+use onefold_store_conformance::mark_under;
 use onefold_store_postgres::{Options, PostgresStore, PostgresWork, TxError};
 use onefold_testkit::pgbouncer;
 use onefold_testkit::postgres::{Database, Isolation};
@@ -97,7 +98,7 @@ async fn handler_that_does_not_see_its_statement_fail_is_not_done() {
             done()
         })
     });
-    let mark = mark(&store, "evt-1");
+    let mark = mark_under(&store, "evt-1", 0, "41");
     let id = mark.id;
     let consuming = store.consume(mark, &mut work);
     let committing = async {
@@ -368,7 +369,8 @@ async fn retention_of_a_mark_counts_from_the_end_of_its_handler() {
             done()
         })
     });
-    let mark = Mark { retention: Retention::For(Duration::from_secs(1)), ..mark(&store, "evt-1") };
+    let mark =
+        Mark { retention: Retention::For(Duration::from_secs(1)), ..mark_under(&store, "evt-1", 0, "41") };
     let id = mark.id;
     let consumed = store.consume(mark, &mut work).await.expect("the store works");
     assert!(matches!(consumed, Consumed::Done { .. }), "{consumed:?}");

@@ -5,9 +5,10 @@ mod asking;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use asking::{claim, mark, open};
+use asking::{claim, open};
 use onefold_core::Kept;
 use onefold_store::{AtomicStore, Atomically, ConsumeStore, Consumed, Ended, Entry, Finish, Mark};
+use onefold_store_conformance::mark_under;
 use onefold_store_postgres::{PostgresStore, PostgresWork};
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::wait::{self, DEADLINE};
@@ -95,10 +96,10 @@ async fn message_that_was_handled_between_snapshot_and_lock_is_not_handled_in_an
             ran.fetch_add(1, Ordering::Relaxed);
             Box::pin(async { done() })
         });
-        let consuming = late.consume(mark(&late, "evt-1"), &mut work);
+        let consuming = late.consume(mark_under(&late, "evt-1", 0, "41"), &mut work);
         let meanwhile = async {
             has_its_snapshot(&database).await;
-            let again = Mark { round: 1, ..mark(&quick, "evt-1") };
+            let again = Mark { round: 1, ..mark_under(&quick, "evt-1", 0, "41") };
             let mut first = PostgresWork::new(|_| Box::pin(async { done() }));
             let consumed = quick.consume(again, &mut first).await;
             assert!(matches!(consumed, Ok(Consumed::Done { .. })), "{consumed:?}");

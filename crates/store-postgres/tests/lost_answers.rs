@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use asking::{claim, mark, open, open_with, settle};
+use asking::{claim, open, open_with, settle};
 use onefold_core::contract::Retention;
 use onefold_core::{EventKind, Kept, State};
 use onefold_store::{
     Advanced, AtomicStore, Atomically, Claimed, ConsumeStore, Ended, Entry, Finish, InboxStore, Mark,
     NewEvent, OperationStore, StoreError,
 };
+use onefold_store_conformance::mark_under;
 use onefold_store_postgres::{Options, PostgresStore, PostgresWork};
 use onefold_testkit::postgres::{Database, Isolation};
 use onefold_testkit::wait::{self, DEADLINE};
@@ -167,7 +168,8 @@ async fn handler_whose_mark_is_forgotten_before_its_fate_is_known_is_not_told_to
     let Some(database) = Database::create(what, Isolation::ReadCommitted).await else { return };
     let middle = Middle::before(&database).await;
     let (store, beside) = (one_connection(&middle.url).await, open(&database.url()).await);
-    let mark = Mark { retention: Retention::For(Duration::from_secs(1)), ..mark(&store, "evt-1") };
+    let mark =
+        Mark { retention: Retention::For(Duration::from_secs(1)), ..mark_under(&store, "evt-1", 0, "41") };
     let mut work = middle.work_whose_end_is_lost();
     let sweeping = async {
         let swept = async || (beside.sweep_inbox(100).await.expect("it sweeps") > 0).then_some(());

@@ -37,9 +37,12 @@ async fn put(store: &PostgresStore, id: &str, ordering_key: Option<&str>) {
 }
 
 async fn take(store: &PostgresStore) -> Vec<String> {
+    take_within(store, u64::MAX).await
+}
+
+async fn take_within(store: &PostgresStore, bytes: u64) -> Vec<String> {
     let lease = Duration::from_secs(30);
-    let take =
-        Take { destination: "shop".into(), limit: 100, bytes: u64::MAX, lease, if_lost: IfLost::SendAgain };
+    let take = Take { destination: "shop".into(), limit: 100, bytes, lease, if_lost: IfLost::SendAgain };
     let taken = store.take(take).await.expect("the store works");
     taken.iter().map(|taken| taken.message.id.as_str().to_owned()).collect()
 }
@@ -225,15 +228,7 @@ async fn restored_database_goes_on_where_it_was_whatever_its_counters_say() {
     deliver(&store, "m-1").await;
     drop(store);
 
-    let Some(restored) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
-    if let Err(why) = restored.copy_from(&database) {
-        onefold_testkit::skipped::skipped(WHAT, &why);
-        return;
-    }
-    // Every counter that there is begins again, and the transaction ids of this server are others anyway.
-    let counters = "SELECT coalesce(max(setval(c.oid, 1, false)), 0) FROM pg_class c
-        JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'onefold' AND c.relkind = 'S'";
-    restored.ask(counters).await;
+    let Some(restored) = Database::restored_from(WHAT, &database).await else { return };
     let store = open(&restored.url()).await;
     put(&store, "a-4", Some("a")).await;
     put(&store, "m-2", None).await;
@@ -255,6 +250,22 @@ async fn restored_database_goes_on_where_it_was_whatever_its_counters_say() {
     }
     let state = store.outgoing(&Key::new("a-1").expect("a key")).await.expect("the store works");
     assert_eq!(state.map(|entry| entry.state), Some(OutboxState::Discarded));
+}
+
+/// A claim looks several times where many messages wait behind others: within one statement, and by several.
+#[tokio::test]
+async fn bytes_of_a_claim_are_counted_over_all_of_its_looks() {
+    for behind in [150, 700] {
+        let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+        let store = open(&database.url()).await;
+        let long = |id| Message { body: vec![b'x'; 1000], ..message(id, None) };
+        let behind = (0..behind).map(|n| message(&format!("a-{n:03}"), Some("a"))).collect();
+        for messages in [vec![long("m-1")], behind, vec![long("m-2")]] {
+            store.enqueue(messages).await.expect("the store works");
+        }
+        assert_eq!(take_within(&store, 1500).await, ["m-1", "a-000"]);
+        assert_eq!(take_within(&store, 1500).await, ["m-2"]);
+    }
 }
 
 #[tokio::test]

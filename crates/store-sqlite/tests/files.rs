@@ -10,6 +10,7 @@ use onefold_core::{Kept, State, StoreTime};
 use onefold_store::clock::ManualClock;
 use onefold_store::{Gravity, OperationStore};
 use onefold_store_sqlite::{OpenError, Options, SCHEMA_VERSION, SqliteStore};
+use onefold_testkit::logged::Logged;
 use rusqlite::Connection;
 
 fn refused(path: &Path, options: Options) -> OpenError {
@@ -227,16 +228,20 @@ async fn a_host_whose_clock_is_behind_the_stores_latest_time_is_told() {
         let findings = store.check().await.unwrap();
         findings.into_iter().find(|finding| finding.what == "clock").expect("it is looked at")
     };
+    let logged = Logged::here();
     let store = SqliteStore::open(&path, at()).unwrap();
     store.claim(claim("k-1")).await.unwrap();
     assert_eq!(told(&store).await.gravity, Gravity::Fine);
     drop(store);
+    assert!(logged.warnings("check=\"clock\"").is_empty());
     clock.set_wall(StoreTime(1_700_000_000_000 - 3_600_000));
     let stepped_back = told(&SqliteStore::open(&path, at()).unwrap()).await;
+    assert_eq!(logged.warnings("check=\"clock\"").len(), 1, "at the start");
     assert_eq!(stepped_back.gravity, Gravity::Warning);
     for value in ["2023-11-14T21:13:20.000Z", "2023-11-14T22:13:20", "3600 s later"] {
         assert!(stepped_back.says.contains(value), "{}", stepped_back.says);
     }
     clock.set_wall(StoreTime(1_700_000_000_000 + 3_600_000));
     assert_eq!(told(&SqliteStore::open(&path, at()).unwrap()).await.gravity, Gravity::Fine);
+    assert_eq!(logged.warnings("check=\"clock\"").len(), 1);
 }

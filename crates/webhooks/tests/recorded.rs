@@ -1,27 +1,14 @@
 //! Recorded bodies of providers, signed as each provider does, with secrets of the test.
 
-use std::path::PathBuf;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderValue};
-use onefold_testkit::skipped::skipped;
+use onefold_testkit::recordings;
 use onefold_webhooks::{Encoding, HmacRule, KeyForm, Place, Refusal, Scheme, Secret, Source};
 use sha2::Sha256;
 
 const SECRET: &str = "whsec_of_the_test";
-
-/// The recorded bodies of a folder; empty, and said so, where it is missing.
-fn recorded(folder: &str) -> Vec<(String, Vec<u8>)> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/cases/files").join(folder);
-    let Ok(files) = std::fs::read_dir(&path) else {
-        skipped(folder, "not at ../shared/cases/files");
-        return Vec::new();
-    };
-    let read = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some());
-    read.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()
-}
 
 fn mac(parts: &[&[u8]]) -> Vec<u8> {
     let mut mac = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes()).unwrap();
@@ -54,7 +41,7 @@ fn forged(body: &[u8]) -> Vec<u8> {
 fn stripes_events_are_verified_and_say_id_entity_and_version() {
     let mut source = source(Scheme::Stripe);
     (source.entity, source.version) = (pointer("/data/object/id"), pointer("/created"));
-    let bodies = recorded("provider-webhooks/stripe");
+    let bodies = recordings::all("provider-webhooks/stripe", "json");
     for (file, object) in &bodies {
         let data = std::str::from_utf8(object).unwrap();
         // The recordings are the data of events, and one is an event.
@@ -84,7 +71,7 @@ fn stripes_events_are_verified_and_say_id_entity_and_version() {
 #[test]
 fn githubs_deliveries_are_verified_byte_for_byte() {
     let source = source(Scheme::GitHub);
-    for (file, body) in recorded("github-webhooks") {
+    for (file, body) in recordings::all("github-webhooks", "json") {
         let mut headers = HeaderMap::new();
         let signature = format!("sha256={}", hex(&mac(&[&body])));
         headers.insert("x-hub-signature-256", HeaderValue::try_from(signature).unwrap());
@@ -123,7 +110,7 @@ fn lemon_squeezys_events_are_verified_by_a_plain_hmac() {
         before_body: String::new(),
     };
     let source = Source { id: pointer("/data/id"), ..source(Scheme::Hmac(rule)) };
-    for (file, body) in recorded("provider-webhooks/lemon_squeezy") {
+    for (file, body) in recordings::all("provider-webhooks/lemon_squeezy", "json") {
         let mut headers = HeaderMap::new();
         headers.insert("x-signature", HeaderValue::try_from(hex(&mac(&[&body]))).unwrap());
         assert!(source.read(&headers, &body, 0).is_ok(), "{file}");
@@ -140,7 +127,7 @@ fn paddles_ids_are_read_where_the_settings_say() {
         [("provider-webhooks/paddle_billing", "/event_id"), ("provider-webhooks/paddle_classic", "/alert_id")]
     {
         let source = Source { id: pointer(id), ..source(Scheme::None) };
-        for (file, body) in recorded(folder) {
+        for (file, body) in recordings::all(folder, "json") {
             assert!(source.read(&HeaderMap::new(), &body, 0).is_ok(), "{file}");
         }
     }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use onefold::WhileRunning;
-use onefold_testkit::{Answer, Connection, Gate, Request, Store, on_each_store, wait};
+use onefold_testkit::{Answer, Connection, Gate, Request, Store, Supplier, on_each_store, wait};
 use tokio::task::JoinHandle;
 
-use crate::service::{Service, Supplier, assert_fresh, assert_problem, assert_replay, operation, order};
+use crate::service::{Service, assert_fresh, assert_problem, assert_replay, operation, order};
 
 on_each_store!(
     b25_equal_requests_at_once_have_one_effect,
@@ -44,8 +44,7 @@ async fn one_result(sent: Vec<JoinHandle<Answer>>) -> u64 {
 }
 
 async fn b25_equal_requests_at_once_have_one_effect(store: &Store) {
-    let supplier = Supplier::default();
-    supplier.takes(Duration::from_millis(100));
+    let supplier = Supplier::taking(Duration::from_millis(100));
     let service = Service::start(store.url(), &supplier, &operation()).await;
     for round in 1..=5 {
         let request = order(&format!("k-{round}"));
@@ -55,8 +54,8 @@ async fn b25_equal_requests_at_once_have_one_effect(store: &Store) {
 }
 
 async fn b26_waiter_is_woken_by_the_end_of_the_attempt_and_busy_is_told_at_once(store: &Store) {
-    let (supplier, gate) = (Supplier::default(), Gate::closed());
-    supplier.stands_before(&gate);
+    let gate = Gate::closed();
+    let supplier = Supplier::behind(&gate);
     let patient = operation().while_running(WhileRunning::Wait(Duration::from_secs(15)));
     let patient = Service::start(store.url(), &supplier, &patient).await;
     let busy = operation().while_running(WhileRunning::Busy);
@@ -93,6 +92,7 @@ async fn b28_losers_of_the_race_between_two_instances_are_no_errors(store: &Stor
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         let errors: Vec<_> = text.lines().filter(|line| line.contains("store_errors_total{")).collect();
+        assert!(!errors.is_empty(), "nobody counts them: {text}");
         assert!(errors.iter().all(|line| line.ends_with(" 0")), "{errors:?}");
     }
 }
@@ -115,8 +115,7 @@ async fn b30_instances_and_mounts_of_the_middleware_are_one(store: &Store) {
 }
 
 async fn b33_ten_starts_at_two_instances_run_the_body_once(store: &Store) {
-    let supplier = Supplier::default();
-    supplier.takes(Duration::from_millis(500));
+    let supplier = Supplier::taking(Duration::from_millis(500));
     let one = Service::start(store.url(), &supplier, &operation()).await;
     let two = Service::start(store.url(), &supplier, &operation()).await;
     let both = [one.address, two.address];
@@ -125,8 +124,8 @@ async fn b33_ten_starts_at_two_instances_run_the_body_once(store: &Store) {
 }
 
 async fn b38_caller_that_hangs_up_cancels_nothing(store: &Store) {
-    let (supplier, gate) = (Supplier::default(), Gate::closed());
-    supplier.stands_before(&gate);
+    let gate = Gate::closed();
+    let supplier = Supplier::behind(&gate);
     let operation = operation().while_running(WhileRunning::Busy).lease(Duration::from_secs(1));
     let service = Service::start(store.url(), &supplier, &operation).await;
     let mut caller = Connection::open(service.address).await.unwrap();

@@ -1,18 +1,13 @@
 //! Section 4: the process that has the operation is killed while the supplier works.
 
-use std::path::Path;
-use std::process::{Child, Command};
 use std::time::Duration;
 
 use onefold::{Operation, Resolution, ResolvedAs, State, WhileRunning};
-use onefold_testkit::{Gate, Store, TestDirectory, on_each_store, wait};
+use onefold_testkit::{Gate, SecondProcess, Store, Supplier, on_each_store, wait};
 
-use crate::service::{Service, Supplier, assert_problem, operation, order};
+use crate::service::{Service, assert_problem, operation, order};
 
 on_each_store!(b35_b36_killed_owner_leaves_an_unknown_outcome_that_a_person_settles_and_nothing_runs_again);
-
-const STORE: &str = "ONEFOLD_TEST_STORE";
-const FOLDER: &str = "ONEFOLD_TEST_FOLDER";
 
 /// A short lease, so that nobody need wait long for a dead owner.
 fn impatient() -> Operation {
@@ -21,30 +16,18 @@ fn impatient() -> Operation {
 
 /// Serves, asks the supplier for one order, and stands there.
 pub async fn child() {
-    let (Ok(url), Ok(folder)) = (std::env::var(STORE), std::env::var(FOLDER)) else { return };
-    let supplier = Supplier::default();
-    supplier.stands_before(&Gate::closed());
-    let service = Service::start(&url, &supplier, &impatient()).await;
+    let Some(store) = SecondProcess::store() else { return };
+    let supplier = Supplier::behind(&Gate::closed());
+    let service = Service::start(&store, &supplier, &impatient()).await;
     let order = order("k");
     let answer = service.send(&order);
     let stands = async {
         supplier.asked(1).await;
-        std::fs::write(Path::new(&folder).join("stands"), []).unwrap();
-        std::future::pending::<()>().await;
+        SecondProcess::stand().await;
     };
     tokio::select! {
         answer = answer => panic!("nobody answers: {answer}"),
         () = stands => {}
-    }
-}
-
-/// A process that is killed with this value.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -53,17 +36,9 @@ async fn b35_b36_killed_owner_leaves_an_unknown_outcome_that_a_person_settles_an
 ) {
     let supplier = Supplier::default();
     let service = Service::start(store.url(), &supplier, &impatient()).await;
-    let folder = TestDirectory::create();
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture"])
-        .env(STORE, store.url())
-        .env(FOLDER, folder.path())
-        .spawn();
-    let child = Killed(child.unwrap());
-    let stands = folder.file("stands");
-    wait::until("the supplier of the child works", || stands.exists()).await;
+    let owner = SecondProcess::standing(store.url()).await;
     assert_problem(&service.send(&order("k")).await, 409, "in-progress");
-    drop(child);
+    drop(owner);
     let unknown = wait::some(wait::DEADLINE, "the lease is over", async || {
         let answer = service.send(&order("k")).await;
         (answer.problem().as_deref() != Some("in-progress")).then_some(answer)

@@ -1,8 +1,8 @@
 //! Section 15: the store goes away and comes back.
 
-use onefold_testkit::{FragileStore, on_each_outage, wait};
+use onefold_testkit::{FragileStore, Supplier, on_each_outage, wait};
 
-use crate::service::{Service, Supplier, assert_fresh, assert_problem, assert_replay, operation, order};
+use crate::service::{Service, assert_fresh, assert_problem, assert_replay, operation, order};
 
 on_each_outage!(b129_store_out_of_reach_fails_closed_and_recovers_by_itself);
 

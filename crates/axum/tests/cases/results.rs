@@ -1,8 +1,8 @@
 //! Section 5: results that look like none.
 
-use onefold_testkit::{Store, on_each_store};
+use onefold_testkit::{Store, Supplier, on_each_store};
 
-use crate::service::{Service, Supplier, operation, order_of};
+use crate::service::{Service, operation, order_of};
 
 on_each_store!(b52_empty_and_falsy_results_are_results);
 

@@ -2,63 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::routing::post;
 use axum::{Json, Router};
+use onefold::axum::{Protected, Protection, Refused, Reply, ScopeSource};
 use onefold::{AtomicStore, Engine, Onefold, Operation, Verdict};
-use onefold_axum::{Protected, Protection, Refused, Reply, ScopeSource};
-use onefold_testkit::{Answer, Gate, Request, wait};
-use parking_lot::Mutex;
+use onefold_testkit::{Answer, Request, Supplier};
 use serde_json::{Value, json};
 
 /// Where the service takes orders.
 pub const ROUTE: &str = "/orders";
-
-/// Another system, which counts. Clones are one.
-#[derive(Clone, Default)]
-pub struct Supplier(Arc<Asked>);
-
-#[derive(Default)]
-struct Asked {
-    times: AtomicU64,
-    takes: Mutex<Duration>,
-    gate: Mutex<Option<Gate>>,
-}
-
-impl Supplier {
-    /// It takes so long from now on.
-    pub fn takes(&self, time: Duration) {
-        *self.0.takes.lock() = time;
-    }
-
-    /// It answers nobody before the gate is open.
-    pub fn stands_before(&self, gate: &Gate) {
-        *self.0.gate.lock() = Some(gate.clone());
-    }
-
-    pub fn times(&self) -> u64 {
-        self.0.times.load(Ordering::SeqCst)
-    }
-
-    /// Waits until it was asked so often.
-    pub async fn asked(&self, times: u64) {
-        wait::until("the supplier is asked", || self.times() >= times).await;
-    }
-
-    async fn ask(&self) -> u64 {
-        let nth = self.0.times.fetch_add(1, Ordering::SeqCst) + 1;
-        let (takes, gate) = (*self.0.takes.lock(), self.0.gate.lock().clone());
-        tokio::time::sleep(takes).await;
-        if let Some(gate) = gate {
-            gate.passed().await;
-        }
-        nth
-    }
-}
 
 struct App<S: AtomicStore> {
     onefold: Onefold<S>,

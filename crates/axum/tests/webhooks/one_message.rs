@@ -1,13 +1,12 @@
 //! Which deliveries are one message, and which of two messages about one thing is handled.
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use hmac::{Hmac, KeyInit, Mac};
 use onefold::inbox::InboxState;
 use onefold::webhooks::{KeyForm, Place, Scheme, Secret, Source};
-use onefold_testkit::skipped::skipped;
+use onefold_testkit::recordings;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
@@ -29,32 +28,25 @@ fn versioned() -> Shop {
     Shop::of(places, 1 << 20)
 }
 
-async fn deliver(shop: &Shop, body: &str) -> Got {
+/// The line that signs this body now.
+fn signed(body: &str) -> (&'static str, String) {
     let time = now_s();
     let mut mac = Hmac::<Sha256>::new_from_slice(STRIPE.as_bytes()).unwrap();
     mac.update(format!("{time}.{body}").as_bytes());
     let signature: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    let line = ("stripe-signature", format!("t={time},v1={signature}"));
-    shop.send(&[line], Body::from(body.to_owned())).await
+    ("stripe-signature", format!("t={time},v1={signature}"))
 }
 
-/// The recorded objects of Stripe's events; empty, and said so, where they are missing.
-fn recorded() -> Vec<Value> {
-    let folder = "provider-webhooks/stripe";
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/cases/files").join(folder);
-    let Ok(files) = std::fs::read_dir(&path) else {
-        skipped(folder, "not at ../shared/cases/files");
-        return Vec::new();
-    };
-    let read = |file: std::io::Result<std::fs::DirEntry>| std::fs::read(file.unwrap().path()).unwrap();
-    files.map(|file| serde_json::from_slice(&read(file)).unwrap()).collect()
+async fn deliver(shop: &Shop, body: &str) -> Got {
+    shop.send(&[signed(body)], Body::from(body.to_owned())).await
 }
 
 /// A failed delivery of Stripe's comes again with what it changes by design, and in another notation.
 #[tokio::test]
 async fn a_redelivery_of_stripes_is_the_message_that_it_was() {
     let shop = Shop::of(stripe(), 1 << 20);
-    let mut objects = recorded();
+    let recorded = recordings::all("provider-webhooks/stripe", "json").into_iter();
+    let mut objects: Vec<Value> = recorded.map(|(_, body)| serde_json::from_slice(&body).unwrap()).collect();
     objects.push(json!({"object": {"id": "ch_1", "amount": 1000}}));
     for (number, data) in objects.iter().enumerate() {
         let id = format!("evt_{number}");
@@ -108,6 +100,20 @@ async fn of_one_thing_only_what_is_newer_is_handled() {
     deliver(&shop, &other).await.says("accepted", "evt_4");
     deliver(&shop, &event("evt_3", 3)).await.says("accepted", "evt_3");
     assert_eq!(shop.paid().await, 3);
+}
+
+/// A version is one of the entity that was signed with it: a header that anybody can write makes no other one of it.
+#[tokio::test]
+async fn a_version_without_an_entity_supersedes_nothing() {
+    let shop = versioned();
+    deliver(&shop, &event("evt_2", 2)).await.says("accepted", "evt_2");
+    for (id, version) in [("evt_4", 4), ("evt_1", 1)] {
+        let body = json!({"id": id, "version": version}).to_string();
+        let unsigned = ("onefold-ordering-key", "lamp".to_owned());
+        shop.send(&[signed(&body), unsigned], Body::from(body)).await.says("accepted", id);
+    }
+    deliver(&shop, &event("evt_3", 3)).await.says("accepted", "evt_3");
+    assert_eq!(shop.paid().await, 4);
 }
 
 /// A version counts with its handler's writes.

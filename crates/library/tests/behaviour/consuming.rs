@@ -122,6 +122,17 @@ async fn a_message_names_what_caused_it_and_the_trace_that_came_in() {
     assert_eq!(consumer.handle(Inbound::new("shop", "evt-2", "")).await, DONE);
     assert_eq!(headers("of evt-2").await, [by("evt-2")], "no trace is made up");
 
+    // One by one, for a loop of one's own.
+    let flow = line("onefold-correlation-id", "flow-7");
+    let event = Inbound { headers: vec![flow.clone(), trace.clone()], ..Inbound::new("shop", "evt-3", "") };
+    let inbox = shop.onefold.inbox("loyalty");
+    let handled = inbox.handle(event, move |tx, message| {
+        tx.enqueue(&with_id(&format!("of {}", message.id.as_str())))?;
+        Ok(Handled::Done)
+    });
+    assert_eq!(handled.await, DONE);
+    assert_eq!(headers("of evt-3").await, [flow, by("evt-3"), trace.clone()]);
+
     let asked = call("k-1", "lamp");
     let id = asked.id(&shop.onefold).to_string();
     let placed = shop.onefold.atomic(asked.traced(trace.1.clone()), move |tx| {

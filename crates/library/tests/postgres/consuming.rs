@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onefold::inbox::{
-    Handled, Handling, Inbound, InboxQuery, InboxSettings, InboxState, Incoming, NewPermit,
-};
+use onefold::inbox::{Handled, Handling, Inbound, InboxState, Incoming};
 use onefold::messages::{Destination, Message, OutboxState, OutboxStore, Sending, Sink, async_trait};
 use onefold::notify::{Mail, Notify};
 use onefold::postgres::{PostgresTx, TxError};
-use onefold::{Applied, BoxError, CallError, Key, Verdict};
+use onefold::{BoxError, CallError, Key, Verdict};
 use onefold_testkit::wait;
 use tokio::sync::mpsc;
 
@@ -160,54 +158,4 @@ async fn a_message_names_its_workflow_what_caused_it_and_the_trace_that_came_in(
     });
     placed.await.unwrap();
     assert_eq!(headers("of the call").await, [flow, by(&id), trace]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_projection_is_rebuilt_by_a_mended_build_from_kept_bodies() {
-    let Some(shop) = Shop::open().await else { return };
-    shop.database
-        .execute("CREATE TABLE prices (product text PRIMARY KEY, price bigint, changes bigint)")
-        .await;
-    let consumer = |build: &'static str| {
-        let settings =
-            InboxSettings { keep_bodies: true, build: build.into(), ..InboxSettings::new("prices") };
-        shop.onefold.inbox(settings).consumer(async move |tx: &mut PostgresTx, message: Arc<Incoming>| {
-            let (version, price) = std::str::from_utf8(&message.body)?.split_once(' ').ok_or("what?")?;
-            if tx.apply_if_newer("lamp", version.parse()?).await? == Applied::Newer {
-                let price = price.parse::<i64>()? / if build == "41" { 100 } else { 1 };
-                let sql = "INSERT INTO prices AS p VALUES ('lamp', $1, 1)
-                    ON CONFLICT (product) DO UPDATE SET price = $1, changes = p.changes + 1";
-                tx.execute(sql, &[&price]).await?;
-            }
-            Ok(Handled::Done)
-        })
-    };
-    let states = async || {
-        let query = InboxQuery { consumer: Some("prices".into()), limit: 20, ..InboxQuery::default() };
-        let page = shop.onefold.messages().list_incoming(query).await.unwrap();
-        page.entries.into_iter().map(|entry| (entry.round, entry.state)).collect::<Vec<_>>()
-    };
-    let damaged = consumer("41");
-    for (id, body) in [("evt-1", "1 1000"), ("evt-2", "2 2000"), ("evt-3", "3 3000")] {
-        assert_eq!(damaged.handle(Inbound::new("shop", id, body)).await, DONE);
-    }
-    let lamp = async || shop.database.ask("SELECT price || ' ' || changes FROM prices").await;
-    assert_eq!(lamp().await, "30 3");
-    shop.database.execute("DELETE FROM prices").await;
-    let permit = NewPermit {
-        consumer: "prices".into(),
-        source: Some("shop".into()),
-        damaged: None,
-        handler: None,
-        message: None,
-        who: "ann".into(),
-        reason: "prices in cents".into(),
-    };
-    let round = shop.onefold.messages().grant(permit).await.unwrap().number;
-    let rerun = consumer("42").rerun().await.unwrap();
-    assert_eq!((rerun.handled, lamp().await.as_str()), (3, "3000 3"), "as a sound build would have left it");
-    let processed = InboxState::Processed;
-    let rounds = [(0, processed), (0, processed), (0, processed)];
-    let again = [(round, processed), (round, processed), (round, processed)];
-    assert_eq!(states().await, [rounds, again].concat(), "none came too late");
 }

@@ -1,7 +1,8 @@
-//! Consumers over an inbox, on each kind of store.
+//! Consumers over an inbox, and the intake of webhooks, on each kind of store.
 
 mod again;
 mod deliveries;
+mod intake;
 mod parked;
 mod rebuild;
 mod redriving;

@@ -5,7 +5,6 @@ use onefold_core::InboxState;
 use onefold_messages::{Handling, InboxSettings, Rerun};
 use onefold_store::{InboxQuery, NewPermit};
 use onefold_testkit::postgres::{Database, Isolation};
-use onefold_testkit::skipped::skipped;
 
 use crate::rig::{Does, Shop, message, settings};
 
@@ -42,13 +41,7 @@ async fn a_restored_inbox_knows_what_was_handled_and_numbers_no_permit_twice() {
     let before = shop.entries().await;
     drop((old, mended, shop));
 
-    let Some(restored) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
-    if let Err(why) = restored.copy_from(&database) {
-        return skipped(WHAT, &why);
-    }
-    let counters = "SELECT coalesce(max(setval(c.oid, 1, false)), 0) FROM pg_class c
-        JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'onefold' AND c.relkind = 'S'";
-    restored.ask(counters).await;
+    let Some(restored) = Database::restored_from(WHAT, &database).await else { return };
     let shop = Shop::reopen(&restored.url()).await;
     assert_eq!(shop.entries().await, before);
     let (mended, _) = shop.scripted(keeping("42"), []);

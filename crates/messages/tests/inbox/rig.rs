@@ -11,8 +11,8 @@ use onefold_core::retry::Backoff;
 use onefold_core::{InboxEntry, Key, StoreTime};
 use onefold_engine::{Engine, Limits};
 use onefold_messages::{
-    Consumer, Handled, HandlerError, Handling, Inbound, Inbox, InboxSettings, MessageStore, Messages,
-    Receive, Rerun,
+    Consumer, Handled, HandlerError, Handling, Inbound, Inbox, InboxSettings, Incoming, MessageStore,
+    Messages, Receive, Rerun, Word,
 };
 use onefold_store::clock::ManualClock;
 use onefold_store::{ConsumeStore, InboxQuery, StoreError};
@@ -129,35 +129,57 @@ impl Shop {
         does: impl IntoIterator<Item = Does>,
     ) -> (Arc<dyn Consumes>, Script) {
         let script: Script = Arc::new(Mutex::new(does.into_iter().collect()));
-        let told = script.clone();
-        let consumer: Arc<dyn Consumes> = match &self.opened {
-            Opened::Sqlite(store) => Arc::new(Consumer::new(inbox(store, settings), move |message, word| {
-                let script = told.clone();
+        let (of_file, of_server) = (script.clone(), script.clone());
+        let consumer = self.consumes(
+            settings,
+            move |message, word| {
+                let script = of_file.clone();
                 SqliteWork::new(move |tx: &mut SqliteTx<'_>| {
                     let row = (message.id.as_str(), text(&message.body));
                     tx.execute("INSERT INTO effects (message, body) VALUES (?1, ?2)", row).expect("a row");
                     word.of(does_next(&script))
                 })
-            })),
-            Opened::Postgresql(store) => {
-                Arc::new(Consumer::new(inbox(store, settings), move |message, word| {
-                    let script = told.clone();
-                    PostgresWork::new(move |tx: &mut PostgresTx| {
-                        let (script, message, word) = (script.clone(), message.clone(), word.clone());
-                        Box::pin(async move {
-                            let insert = "INSERT INTO effects (message, body) VALUES ($1, $2)";
-                            let inserted =
-                                tx.execute(insert, &[&message.id.as_str(), &text(&message.body)]).await;
-                            word.of(match inserted {
-                                Ok(_) => does_next(&script),
-                                Err(error) => Err(error.into()),
-                            })
+            },
+            move |message, word| {
+                let script = of_server.clone();
+                PostgresWork::new(move |tx: &mut PostgresTx| {
+                    let (script, message, word) = (script.clone(), message.clone(), word.clone());
+                    Box::pin(async move {
+                        let insert = "INSERT INTO effects (message, body) VALUES ($1, $2)";
+                        let inserted =
+                            tx.execute(insert, &[&message.id.as_str(), &text(&message.body)]).await;
+                        word.of(match inserted {
+                            Ok(_) => does_next(&script),
+                            Err(error) => Err(error.into()),
                         })
                     })
-                }))
-            }
-        };
+                })
+            },
+        );
         (consumer, script)
+    }
+
+    /// A consumer with a handler for each kind of store.
+    pub fn consumes(
+        &self,
+        settings: InboxSettings,
+        of_file: impl Fn(Arc<Incoming>, Word) -> SqliteWork + Send + Sync + 'static,
+        of_server: impl Fn(Arc<Incoming>, Word) -> PostgresWork + Send + Sync + 'static,
+    ) -> Arc<dyn Consumes> {
+        match &self.opened {
+            Opened::Sqlite(store) => Arc::new(Consumer::new(inbox(store, settings), of_file)),
+            Opened::Postgresql(store) => Arc::new(Consumer::new(inbox(store, settings), of_server)),
+        }
+    }
+
+    /// Carries out SQL beside the store.
+    pub async fn execute(&self, sql: &str) {
+        sql::execute(&self.url, sql).await;
+    }
+
+    /// The first column of the first row, as text.
+    pub async fn ask(&self, sql: &str) -> String {
+        sql::ask(&self.url, sql).await
     }
 
     /// The file's store.
@@ -183,8 +205,8 @@ impl Shop {
             Opened::Postgresql(_) => ("onefold.inbox", format!("'{message}'::bytea"), r"'\x00'::bytea"),
         };
         let kept = format!("SELECT count(*) FROM {table} WHERE message = {message} AND kept IS NOT NULL");
-        assert_eq!(sql::ask(&self.url, &kept).await, "1");
-        sql::execute(&self.url, &format!("UPDATE {table} SET kept = {byte} WHERE message = {message}")).await;
+        assert_eq!(self.ask(&kept).await, "1");
+        self.execute(&format!("UPDATE {table} SET kept = {byte} WHERE message = {message}")).await;
     }
 
     /// What people do.
@@ -198,7 +220,7 @@ impl Shop {
             Opened::Sqlite(_) => EFFECTS_OF_FILE,
             Opened::Postgresql(_) => EFFECTS_OF_SERVER,
         };
-        sql::ask(&self.url, bodies).await.split_whitespace().map(str::to_owned).collect()
+        self.ask(bodies).await.split_whitespace().map(str::to_owned).collect()
     }
 
     /// Every entry, the oldest first.

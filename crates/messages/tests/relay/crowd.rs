@@ -19,6 +19,7 @@ on_each_store!(
     b95_several_relays_never_send_one_message_at_once,
     b96_slow_destination_holds_up_nobody_else,
     no_more_bytes_are_on_their_way_than_may_be_and_one_message_more,
+    of_long_messages_no_more_are_on_their_way_than_64_mebibytes_and_one,
     messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other,
 );
 
@@ -127,6 +128,24 @@ async fn no_more_bytes_are_on_their_way_than_may_be_and_one_message_more(store: 
         outbox.becomes(&id, OutboxState::Delivered).await;
     }
     assert_eq!(slow.order().len(), 3);
+}
+
+/// Unless it is said otherwise.
+async fn of_long_messages_no_more_are_on_their_way_than_64_mebibytes_and_one(store: &Store) {
+    let outbox = outbox(store, None).await;
+    let (slow, fast) = (Scripted::new(|_, _| Step::Hang), Scripted::new(|_, _| accepted()));
+    for n in 0..3 {
+        let long = Message { body: vec![b'x'; 33 << 20], ..message(&format!("long{n}"), "slow", None) };
+        outbox.put(vec![long]).await;
+    }
+    let _relay = outbox.relay(vec![slow.destination("slow"), fast.destination("fast")]);
+    wait::until("two are on their way", || slow.order().len() >= 2).await;
+    for n in 0..10 {
+        let id = format!("fast{n}");
+        outbox.put(vec![message(&id, "fast", None)]).await;
+        outbox.becomes(&id, OutboxState::Delivered).await;
+    }
+    assert_eq!(slow.order().len(), 2);
 }
 
 async fn messages_longer_than_may_be_on_their_way_are_sent_one_after_the_other(store: &Store) {

@@ -7,7 +7,6 @@ use onefold_core::OutboxState;
 use onefold_messages::{ActOnOutgoing, Messages, Which};
 use onefold_store::Redrive;
 use onefold_testkit::postgres::{Database, Isolation};
-use onefold_testkit::skipped::skipped;
 use tokio_postgres::{Client, IsolationLevel, NoTls};
 
 use crate::rig::{Scripted, accepted, failed, key, message, postgresql};
@@ -90,15 +89,7 @@ async fn a_relay_over_a_restored_database_goes_on_where_the_other_was() {
     outbox.becomes("a-1", OutboxState::Dead).await;
     outbox.becomes("b-1", OutboxState::Delivered).await;
     assert_eq!(relay.stop(GRACE).await, 0);
-    let Some(restored) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
-    if let Err(why) = restored.copy_from(&database) {
-        return skipped(WHAT, &why);
-    }
-    // Every counter that there is begins again, and the transaction ids of this server are others anyway.
-    let counters = "SELECT coalesce(max(setval(c.oid, 1, false)), 0) FROM pg_class c
-        JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'onefold' AND c.relkind = 'S'";
-    restored.ask(counters).await;
-
+    let Some(restored) = Database::restored_from(WHAT, &database).await else { return };
     let outbox = postgresql(&restored.url(), None).await;
     let sink = Scripted::new(|_, _| accepted());
     let relay = outbox.relay(vec![sink.destination("shop")]);

@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use onefold_core::contract::{OnStale, Retention};
 use onefold_core::key::KeyTime;
-use onefold_core::{
-    Answer, FingerprintBuilder, Identity, IdentityKey, Kept, Key, MessageIdentity, OperationId, Scope, State,
-};
-use onefold_store::{Advance, Also, Claim, Mark, NewEvent, OperationStore, Promise, Start, Step};
+use onefold_core::{Answer, FingerprintBuilder, Identity, IdentityKey, Kept, Key, OperationId, Scope, State};
+use onefold_store::{Advance, Also, Claim, NewEvent, OperationStore, Promise, Start, Step};
 use onefold_store_postgres::{Address, OpenError, Options, PostgresStore};
 
 pub const RUNNING: &[State] = &[State::Processing];
@@ -43,23 +41,6 @@ pub fn claim(store: &PostgresStore, key: &str) -> Claim {
         },
         live_keys_max: None,
         key_expires_at: None,
-    }
-}
-
-pub fn mark(store: &PostgresStore, message: &str) -> Mark {
-    let message = Key::new(message).expect("a valid key");
-    let identity = MessageIdentity { consumer: "loyalty".into(), source: "shop".into(), message };
-    let secret = store.identity_key();
-    Mark {
-        id: identity.id(secret),
-        round: 0,
-        identity,
-        handler: "1".into(),
-        fingerprint: FingerprintBuilder::new(secret).part("body", b"x").finish(),
-        retention: Retention::Forever,
-        too_old_at: None,
-        body: None,
-        versioned: None,
     }
 }
 

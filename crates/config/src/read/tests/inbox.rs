@@ -61,6 +61,24 @@ fn what_is_not_written_has_its_default() {
 }
 
 #[test]
+fn what_a_source_ignores_is_what_is_written_or_else_what_its_scheme_knows() {
+    let ignored = |scheme: &str, line: &str| {
+        let text = format!(
+            "[[inbox]]\nsource = \"s\"\nscheme = \"{scheme}\"\nsecrets = [\"env:WORDS\"]\n{line}{FORWARD}"
+        );
+        parse(&text).unwrap().inbox[0].verify.ignore.clone()
+    };
+    let pointers = |texts: &[&str]| -> Vec<onefold_canon::Pointer> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    };
+    assert_eq!(ignored("github", "ignore = [\"/attempt\", \"/a/b\"]\n"), pointers(&["/attempt", "/a/b"]));
+    assert_eq!(ignored("github", ""), []);
+    assert_eq!(ignored("stripe", ""), pointers(&["/pending_webhooks", "/request"]));
+    assert_eq!(ignored("stripe", "ignore = [\"/attempt\"]\n"), pointers(&["/attempt"]));
+    assert_eq!(ignored("stripe", "ignore = []\n"), []);
+}
+
+#[test]
 fn a_generic_signature_is_described() {
     let text = format!(
         "[[inbox]]\nsource = \"s\"\nscheme = \"hmac\"\nsecrets = [\"env:WORDS\"]\nid = \"header:X-Id\"\n\
