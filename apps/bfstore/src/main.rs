@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 /// What the clients of brokers say of themselves is for whoever asks for it.
-const LOG: &str = "info,async_nats=warn,lapin=error";
+const LOG: &str = "info,async_nats=warn,lapin=off,librdkafka=warn";
 
 #[derive(Parser)]
 #[command(about = "A whole checkout as real services, on loopback")]

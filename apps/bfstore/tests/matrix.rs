@@ -18,6 +18,24 @@ async fn fifty_checkouts_have_one_effect_each_whatever_repeats_and_whoever_dies(
 }
 
 #[tokio::test]
+async fn on_postgresql_and_nats_fifty_checkouts_have_one_effect_each() {
+    let what = "the matrix on PostgreSQL and NATS";
+    let directory = TestDirectory::create();
+    let Some(nats) = NatsServer::any(what, &directory) else { return };
+    if let Some(ground) = on_postgres(what, Events::Nats(nats.url().to_owned())) {
+        play(ground).await;
+    }
+}
+
+#[tokio::test]
+async fn on_postgresql_and_rabbitmq_fifty_checkouts_have_one_effect_each() {
+    let what = "the matrix on PostgreSQL and RabbitMQ";
+    let Some(rabbit) = RabbitServer::any(what) else { return };
+    if let Some(ground) = on_postgres(what, Events::RabbitMq(rabbit.url().to_owned())) {
+        play(ground).await;
+    }
+}
+
 async fn play(ground: Ground) {
     let seed = rand::random();
     let folder = tempfile::tempdir().unwrap();

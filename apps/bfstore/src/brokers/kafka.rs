@@ -24,7 +24,8 @@ use super::{Broker, Consuming, Manner, Route, ended};
 const PARTITIONS: i32 = 4;
 /// As many as the cluster makes by itself.
 const REPLICAS: i32 = -1;
-/// How long the cluster has to answer a question.
+/// How long the cluster has to take topics away, and to answer a question.
+const GONE_WITHIN: Duration = Duration::from_secs(3);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// A receiver that was killed is missed after this; only then has the next one its partitions.
 const SESSION_MS: &str = "6000";
@@ -63,22 +64,27 @@ impl Kafka {
 impl Broker for Kafka {
     async fn prepare(&self, routes: &[Route]) -> anyhow::Result<()> {
         let (admin, names): (Admin, Vec<String>) = (self.config().create()?, queues(routes));
-        let made = {
-            let topic = |name| NewTopic::new(name, PARTITIONS, TopicReplication::Fixed(REPLICAS));
-            let topics: Vec<NewTopic<'_>> = names.iter().map(|name| topic(name)).collect();
-            admin.create_topics(&topics, &options()).await
-        };
-        match made {
-            Err(error) if cannot(&error) => spawn_blocking(move || asked_about(&admin, &names)).await?,
-            made => done(made?, RDKafkaErrorCode::TopicAlreadyExists),
+        let (admin, missing) =
+            spawn_blocking(move || missing(&admin, names).map(|missing| (admin, missing))).await??;
+        if missing.is_empty() {
+            return Ok(());
         }
+        let topic = |name| NewTopic::new(name, PARTITIONS, TopicReplication::Fixed(REPLICAS));
+        let topics: Vec<NewTopic<'_>> = missing.iter().map(|name| topic(name)).collect();
+        let made = admin.create_topics(&topics, &AdminOptions::new()).await?;
+        done(made, RDKafkaErrorCode::TopicAlreadyExists)
     }
 
     async fn clear(&self, routes: &[Route]) -> anyhow::Result<()> {
         let (admin, names): (Admin, Vec<String>) = (self.config().create()?, queues(routes));
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        match admin.delete_topics(&names, &options()).await {
-            Err(error) if cannot(&error) => Ok(()),
+        let options = AdminOptions::new().request_timeout(Some(GONE_WITHIN));
+        match admin.delete_topics(&names, &options).await {
+            // librdkafka's mock cluster takes none away.
+            Err(KafkaError::AdminOp(RDKafkaErrorCode::OperationTimedOut)) => {
+                tracing::warn!(?names, "the cluster does not take topics away");
+                Ok(())
+            }
             gone => done(gone?, RDKafkaErrorCode::UnknownTopicOrPartition),
         }
     }
@@ -126,15 +132,6 @@ fn queues(routes: &[Route]) -> Vec<String> {
     routes.iter().map(Route::queue).collect()
 }
 
-fn options() -> AdminOptions {
-    AdminOptions::new().operation_timeout(Some(ANSWER_WITHIN))
-}
-
-/// librdkafka's mock cluster makes no topics, but for those that it is asked about, and takes none away.
-fn cannot(error: &KafkaError) -> bool {
-    matches!(error, KafkaError::AdminOp(RDKafkaErrorCode::UnsupportedFeature))
-}
-
 /// Each is done, or was before.
 fn done(
     topics: Vec<Result<String, (String, RDKafkaErrorCode)>>,
@@ -146,13 +143,15 @@ fn done(
     }
 }
 
-fn asked_about(admin: &Admin, topics: &[String]) -> anyhow::Result<()> {
-    for topic in topics {
-        let told = admin.inner().fetch_metadata(Some(topic), ANSWER_WITHIN)?;
-        let there = told.topics().iter().any(|found| found.name() == topic && !found.partitions().is_empty());
-        ensure!(there, "the cluster does not make the topic {topic}");
+/// Those that the cluster does not make when it is asked about them, as many do. Blocks.
+fn missing(admin: &Admin, mut topics: Vec<String>) -> anyhow::Result<Vec<String>> {
+    for at in (0..topics.len()).rev() {
+        let told = admin.inner().fetch_metadata(Some(&topics[at]), ANSWER_WITHIN)?;
+        if told.topics().iter().any(|found| found.name() == topics[at] && !found.partitions().is_empty()) {
+            topics.remove(at);
+        }
     }
-    Ok(())
+    Ok(topics)
 }
 
 /// How much of a topic lies behind what its group has committed. Blocks.
