@@ -69,8 +69,11 @@ pub(crate) struct Postgres {
     #[arg(long, env = "ONEFOLD_POSTGRES_URL", value_name = "URL")]
     pub(crate) server: String,
     /// Records that stand in the table before
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     pub(crate) rows: u32,
+    /// Leave the database with these records on the server, for the next run with as many
+    #[arg(long)]
+    pub(crate) keep: bool,
 }
 
 #[derive(clap::Args)]

@@ -23,10 +23,11 @@ use tokio_postgres::types::Type;
 
 use crate::args::{Postgres, Settings};
 use crate::figure::{Figure, Goal};
+use crate::filled::{drop_all, fresh};
 use crate::keys::KeyMaker;
 use crate::library_calls::{Order, Orders, Sample, TABLE, measure, perform, perform_again, placed};
 use crate::library_sqlx;
-use crate::postgres::{DATABASE, checkpoint, connect, fresh, log_since, sql};
+use crate::postgres::{checkpoint, connect, log_since, sql};
 use crate::report::Report;
 
 const HEADER: [&str; 9] = [
@@ -86,9 +87,7 @@ pub(crate) fn run(settings: &Settings, postgres: &Postgres) -> Result<Report> {
             measured.sqlite(&runtime, settings)?;
         }
     }
-    let admin = postgres.server.clone();
-    runtime
-        .block_on(async { sql(&admin, &format!("DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")).await })?;
+    runtime.block_on(drop_all(postgres))?;
     for measured in on_postgres.iter().chain(&over_sqlx).chain(&on_sqlite) {
         measured.report(&mut report);
     }

@@ -7,6 +7,7 @@
 
 mod args;
 mod figure;
+mod filled;
 mod gateway;
 mod histogram;
 mod keys;

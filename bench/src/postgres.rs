@@ -13,14 +13,13 @@ use onefold_store_postgres::{Address, Options, PostgresStore};
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
-use crate::args::{KeysKind, Postgres, Settings};
+use crate::args::{Postgres, Settings};
 use crate::figure::Figure;
+use crate::filled::{drop_all, fresh, id};
 use crate::report::Report;
 use crate::store::rate;
 
 pub(crate) const DATABASE: &str = "onefold_bench";
-/// Parts of the records that are settled one after the other.
-const PARTS: u32 = 8;
 const HEADER: [&str; 8] = [
     "tasks",
     "store, operations a second",
@@ -49,9 +48,7 @@ pub(crate) fn run(settings: &Settings, postgres: &Postgres) -> Result<Report> {
             measured.measure(&runtime, settings, postgres)?;
         }
     }
-    let admin = postgres.server.clone();
-    runtime
-        .block_on(async { sql(&admin, &format!("DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")).await })?;
+    runtime.block_on(drop_all(postgres))?;
     for measured in &measured {
         measured.report(&mut report);
     }
@@ -76,6 +73,12 @@ impl Measured {
 
     fn measure(&mut self, runtime: &Runtime, settings: &Settings, postgres: &Postgres) -> Result<()> {
         let url = runtime.block_on(fresh(postgres, settings.keys_kind))?;
+        let (id, rows) = (id(settings.keys_kind), postgres.rows);
+        let plain = format!(
+            "CREATE TABLE plain (id bytea PRIMARY KEY, rest bytea NOT NULL);
+            INSERT INTO plain SELECT {id}, decode(repeat('72', 700), 'hex') FROM generate_series(1, {rows}) n;"
+        );
+        runtime.block_on(sql(&url, &plain))?;
         let before = runtime.block_on(checkpoint(&url))?;
         let mut clients = Vec::new();
         for _ in 0..self.tasks {
@@ -138,47 +141,6 @@ pub(crate) async fn database(server: &str) -> Result<String> {
     sql(server, &format!("DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")).await?;
     sql(server, &format!("CREATE DATABASE {DATABASE}")).await?;
     Ok(format!("{}/{DATABASE}", server.trim_end_matches('/')))
-}
-
-/// A new database with so many records in both tables.
-pub(crate) async fn fresh(postgres: &Postgres, keys: KeysKind) -> Result<String> {
-    let url = database(&postgres.server).await?;
-    drop(PostgresStore::open(&Address::parse(&url)?, Options::default()).await?);
-    // In the order of time: 48 bits of it in front, as digests of keys that carry one have.
-    let id = match keys {
-        KeysKind::V4 => "sha256(n::text::bytea)",
-        KeysKind::V7 => {
-            "substr(int8send((extract(epoch FROM now() - interval '1 day') * 1000)::bigint + n * 100), 3)
-                || substr(sha256(n::text::bytea), 1, 26)"
-        }
-    };
-    sql(
-        &url,
-        &format!(
-            "CREATE TABLE plain (id bytea PRIMARY KEY, rest bytea NOT NULL);
-            INSERT INTO plain SELECT {id}, decode(repeat('72', 700), 'hex') FROM generate_series(1, {rows}) n;
-            INSERT INTO onefold.operations (place, created_at, nonce, lease_until, due_at, retention_ms,
-                tombstone_ms, bucket, shard, attempt, state, on_stale, fingerprint_version, id, fingerprint,
-                operation, scope, key, owner)
-            SELECT n, n, 0, n, 4000000000000 + n, 604800000, 2592000000, 7, 0, 1, 1, 0, 1, {id},
-                sha256('x'::bytea), 'CreateOrder'::bytea, decode(repeat('73', 100), 'hex'),
-                decode(repeat('74', 36), 'hex'), 'gateway-1'::bytea
-            FROM generate_series(1, {rows}) n;
-            INSERT INTO onefold.scopes (bucket, shard, live) VALUES (7, 0, {rows});",
-            rows = postgres.rows
-        ),
-    )
-    .await?;
-    // Some at a time, as they come to an end, so that pages are as full as the store leaves them.
-    for part in 0..PARTS {
-        let settled = format!(
-            "UPDATE onefold.operations SET state = 2, lease_until = NULL, ended_at = 1, expires_at = due_at,
-                kept = decode(repeat('6b', 360), 'hex') WHERE place % {PARTS} = {part}"
-        );
-        sql(&url, &settled).await?;
-    }
-    sql(&url, "VACUUM ANALYZE").await?;
-    Ok(url)
 }
 
 /// Where the log stands after a checkpoint.
