@@ -20,13 +20,15 @@ pub fn formatting() -> Result<()> {
 }
 
 /// No warning from the compiler or clippy, tests and benchmarks included; nor from the library without its features,
-/// which the tests of the workspace switch on; nor from the command with Kafka, which they leave out.
+/// which the tests of the workspace switch on; nor from what has Kafka where it is asked for, which the workspace leaves out.
 pub fn clippy() -> Result<()> {
     let mut everything = tools::workspace();
     everything.push("--all-targets".to_owned());
     let mut all = vec![everything, vec!["--package=onefold".to_owned()]];
     if tools::left_out().is_none() {
-        all.push(vec!["--package=onefold-cli".to_owned(), "--features=kafka".to_owned()]);
+        let with_kafka =
+            ["--package=onefold-cli", "--package=bfstore", "--features=onefold-cli/kafka,bfstore/kafka"];
+        all.push(with_kafka.into_iter().chain(["--all-targets"]).map(str::to_owned).collect());
     }
     for what in all {
         let mut clippy = cargo::cargo(["clippy", "--locked"]);

@@ -24,7 +24,7 @@ pub fn run() -> Result<()> {
     stages.run("servers", servers::provide);
     stages.run("documentation's examples", || {
         let mut examples = cargo::cargo(["test", "--doc", "--no-fail-fast"]);
-        examples.args(tools::workspace());
+        examples.args(tools::workspace()).args(tools::features_of_tests());
         cargo::run(examples.env(skips::VARIABLE, skips.path()))
     });
     stages.run("tests", || {
@@ -35,7 +35,7 @@ pub fn run() -> Result<()> {
             println!("runner: cargo test (cargo-nextest is not installed)");
             cargo::cargo(["test", "--tests", "--no-fail-fast"])
         };
-        tests.args(tools::workspace());
+        tests.args(tools::workspace()).args(tools::features_of_tests());
         tests.env(skips::VARIABLE, skips.path());
         if let Some(binary) = &binary {
             tests.env(BIN_VARIABLE, binary);

@@ -20,6 +20,11 @@ pub fn workspace() -> Vec<String> {
     arguments
 }
 
+/// What the tests of the workspace have beside its default features: bfstore's events over Kafka, where that can be built.
+pub fn features_of_tests() -> Option<&'static str> {
+    left_out().is_none().then_some("--features=bfstore/kafka")
+}
+
 /// What cannot be built here, and why.
 pub fn left_out() -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
-use crate::story::Ledgers;
+use crate::ledgers::Ledgers;
 
 /// Marks of one kind whose effect is not there: the service, what kind, and how they are found.
 const MARKS: &[(&str, &str, &str)] = &[
@@ -91,7 +91,7 @@ pub async fn tell(ledgers: &Ledgers) -> anyhow::Result<ExitCode> {
 pub async fn findings(ledgers: &Ledgers) -> anyhow::Result<Vec<String>> {
     let mut findings = Vec::new();
     for (service, wrong, sql) in MARKS {
-        let ids = ledgers.seen(service, sql).await?;
+        let ids = ledgers.ask(service, *sql).await?;
         findings.extend(ids.iter().map(|id| format!("{service}: {id}: {wrong}")));
     }
     findings.extend(points(ledgers).await?);
@@ -102,13 +102,13 @@ pub async fn findings(ledgers: &Ledgers) -> anyhow::Result<Vec<String>> {
 async fn points(ledgers: &Ledgers) -> anyhow::Result<Vec<String>> {
     // Both in one query, so of one moment; the orders afterwards, since an order is older than its award.
     let (mut awards, mut sums) = (BTreeSet::new(), BTreeMap::<String, (i64, i64)>::new());
-    for line in ledgers.seen("loyalty", AWARDS_AND_POINTS).await? {
+    for line in ledgers.ask("loyalty", AWARDS_AND_POINTS).await? {
         match line.rsplit_once('=') {
             Some((customer, points)) => sums.entry(customer.to_owned()).or_default().0 = points.parse()?,
             None => drop(awards.insert(line)),
         }
     }
-    for line in ledgers.seen("order", WORTH).await? {
+    for line in ledgers.ask("order", WORTH).await? {
         let Some((order, rest)) = line.split_once('=') else { continue };
         if let (true, Some((customer, worth))) = (awards.contains(order), rest.rsplit_once('=')) {
             sums.entry(customer.to_owned()).or_default().1 += worth.parse::<i64>()?;

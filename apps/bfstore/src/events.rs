@@ -3,9 +3,8 @@
 //! The sender writes a message for each receiver in the transaction of the business (the outbox), and its relay sends it
 //! under one id until it is accepted. The receiver says that it has it only when the handler's writes and the mark of the
 //! message are durable, in one commit. Webhooks need no broker: the receiver checks the signature before it notes the
-//! id. On NATS and RabbitMQ each pair of sender and receiver has a subject, or a queue, of its own.
+//! id. A [broker](crate::brokers) has a subject, a queue or a topic for each pair of sender and receiver.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,23 +13,15 @@ use onefold::any::AnyStore;
 use onefold::axum::Webhooks;
 use onefold::inbox::{Consumer, Rerun};
 use onefold::messages::{Destination, Message, Order, Sink};
-use onefold::nats::{self, NatsConsumer, NatsSink, async_nats};
-use onefold::rabbitmq::{self, Access, RabbitConsumer, RabbitSink};
 use onefold::webhooks::{HttpSink, Scheme, Source};
 use onefold::{BoxError, Key};
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::ground::Events;
-use crate::service::Settings;
+use crate::brokers::{Consuming, Manner};
+use crate::service::{Settings, serve};
 
-/// Who sends events to whom. The catalogue is somebody outside of bfstore.
-pub const RECEIVERS: [(&str, &str); 4] = [
-    ("order", "notification"),
-    ("order", "loyalty"),
-    ("payment", "notification"),
-    ("catalogue", "storefront"),
-];
 /// How long a receiver has to answer, and a sending in all: what a relay that has died was sending stands still for not
 /// much longer.
 const ANSWER_MAX: Duration = Duration::from_secs(4);
@@ -98,68 +89,50 @@ pub async fn destination(settings: &Settings, receiver: &str) -> anyhow::Result<
 
 /// What takes the events of `settings`' service to a receiver.
 pub(crate) async fn sink(settings: &Settings, receiver: &str) -> anyhow::Result<Arc<dyn Sink>> {
-    let queue = queue(&settings.place, &settings.name, receiver);
-    Ok(match &settings.events {
-        Events::Webhooks => {
-            let endpoint = format!("{}/events/{}", settings.peer(receiver)?, settings.name);
-            let sink = HttpSink::new(&endpoint, vec![settings.secret(&settings.name)?])?;
-            Arc::new(sink.answer_within(ANSWER_MAX))
-        }
-        Events::Nats(url) => {
-            let client = nats::connect(url, async_nats::ConnectOptions::new()).await?;
-            Arc::new(NatsSink::new(client).default_subject(queue))
-        }
-        Events::RabbitMq(url) => {
-            let access = Access::new(url).map_err(anyhow::Error::msg)?;
-            // Of the exchange without a name, which knows every queue by its own.
-            Arc::new(RabbitSink::new(access, "").map_err(anyhow::Error::msg)?.default_routing_key(queue))
-        }
-    })
-}
-
-/// The subject, or the queue, of what one sends to another.
-pub fn queue(place: &str, sender: &str, receiver: &str) -> String {
-    format!("{place}.{sender}.{receiver}")
-}
-
-/// Lets events of one sender come in: the route of its webhooks, or a consumer of the broker that runs from now on.
-pub async fn receive(
-    settings: &Settings,
-    sender: &str,
-    consumer: Consumer<AnyStore>,
-) -> anyhow::Result<Router> {
-    let queue = queue(&settings.place, sender, &settings.name);
-    match &settings.events {
-        Events::Webhooks => return webhooks(settings, sender, consumer),
-        Events::Nats(url) => {
-            let wish = nats::Subscription {
-                filter: Some(queue),
-                source: sender.to_owned(),
-                order: Order::PerKey,
-                ..nats::Subscription::new(&settings.place, &format!("{sender}-{}", settings.name))
-            };
-            let client = nats::connect(url, async_nats::ConnectOptions::new()).await?;
-            let consumer = NatsConsumer::new(client, wish, Arc::new(consumer));
-            tokio::spawn(async move { ended(consumer.run(pending()).await) });
-        }
-        Events::RabbitMq(url) => {
-            let wish = rabbitmq::Subscription {
-                source: sender.to_owned(),
-                order: Order::PerKey,
-                ..rabbitmq::Subscription::new(&queue)
-            };
-            let access = Access::new(url).map_err(anyhow::Error::msg)?;
-            let consumer = RabbitConsumer::new(access, wish, Arc::new(consumer));
-            tokio::spawn(async move { ended(consumer.run(pending()).await) });
-        }
+    if let Some(broker) = settings.events.broker() {
+        return broker.sink(&settings.route(&settings.name, receiver)).await;
     }
-    Ok(Router::new())
+    let endpoint = format!("{}/events/{}", settings.peer(receiver)?, settings.name);
+    let sink = HttpSink::new(&endpoint, vec![settings.secret(&settings.name)?])?;
+    Ok(Arc::new(sink.answer_within(ANSWER_MAX)))
 }
 
-/// A consumer waits for a broker that is away, so whatever ends it is for a person.
-fn ended<E: std::fmt::Display>(consumed: Result<(), E>) {
-    if let Err(error) = consumed {
-        tracing::error!(%error, "no more events come in");
+/// Where events come in: the routes of webhooks, or consumers at a broker.
+#[derive(Default)]
+pub struct Inlets {
+    routes: Router,
+    consumers: Vec<Consuming>,
+}
+
+impl Inlets {
+    /// And those of this sender.
+    pub async fn of(
+        mut self,
+        settings: &Settings,
+        sender: &str,
+        consumer: Consumer<AnyStore>,
+    ) -> anyhow::Result<Inlets> {
+        match settings.events.broker() {
+            None => self.routes = self.routes.merge(webhooks(settings, sender, consumer)?),
+            Some(broker) => {
+                let manner = Manner { order: Order::PerKey, in_flight: None };
+                let route = settings.route(sender, &settings.name);
+                self.consumers.push(broker.consume(&route, manner, Arc::new(consumer)).await?);
+            }
+        }
+        Ok(self)
+    }
+
+    /// Lets events in and serves these pages until the parent is gone.
+    ///
+    /// # Errors
+    /// When events do not come in any more, which is for a person: a consumer waits for a broker that is away.
+    pub async fn serve(self, settings: &Settings, pages: Router) -> anyhow::Result<()> {
+        let mut consuming: JoinSet<_> = self.consumers.into_iter().collect();
+        tokio::select! {
+            served = serve(settings.listen, pages.merge(self.routes)) => served,
+            Some(ended) = consuming.join_next() => Err(ended?.context("no more events come in")),
+        }
     }
 }
 

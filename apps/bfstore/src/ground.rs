@@ -5,22 +5,28 @@
 
 use std::path::Path;
 use std::str::FromStr;
-use std::time::Duration;
 
 use anyhow::Context;
-use futures_util::TryStreamExt;
 use onefold::client::reqwest::Url;
-use onefold::nats::async_nats;
-use onefold::rabbitmq::lapin;
-use onefold::rabbitmq::lapin::options::QueueDeclareOptions;
-use onefold::rabbitmq::lapin::types::FieldTable;
 use tokio_postgres::{Client, NoTls};
 
-use crate::events::{RECEIVERS, queue};
+#[cfg(feature = "kafka")]
+use crate::brokers::Kafka;
+use crate::brokers::{Broker, Nats, RabbitMq, Route};
 use crate::services::NAMES;
 
-/// How long NATS itself knows the ids that it has taken.
-pub(crate) const SERVER_REMEMBERS: Duration = Duration::from_secs(1);
+/// Who sends events to whom. The catalogue is somebody outside of bfstore.
+pub const RECEIVERS: [(&str, &str); 4] = [
+    ("order", "notification"),
+    ("order", "loyalty"),
+    ("payment", "notification"),
+    ("catalogue", "storefront"),
+];
+
+/// The senders and receivers of which both are services.
+pub(crate) fn between_services() -> impl Iterator<Item = (&'static str, &'static str)> {
+    RECEIVERS.into_iter().filter(|(sender, _)| NAMES.contains(sender))
+}
 
 /// Where the databases are, one for each service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,7 +48,12 @@ pub enum Events {
     Nats(String),
     /// RabbitMQ.
     RabbitMq(String),
+    /// Kafka.
+    #[cfg(feature = "kafka")]
+    Kafka(String),
 }
+
+const KAFKA: &str = "kafka://";
 
 /// All of it, under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +86,15 @@ impl FromStr for Events {
             "webhooks" => Ok(Events::Webhooks),
             url if url.starts_with("nats://") => Ok(Events::Nats(url.to_owned())),
             url if url.starts_with("amqp://") => Ok(Events::RabbitMq(url.to_owned())),
-            _ => Err("webhooks, nats://HOST:PORT, or amqp://USER:PASSWORD@HOST:PORT"),
+            #[cfg(feature = "kafka")]
+            url if url.starts_with(KAFKA) => Ok(Events::Kafka(url.to_owned())),
+            #[cfg(not(feature = "kafka"))]
+            url if url.starts_with(KAFKA) => {
+                Err("this binary was built without Kafka; build it with --features kafka")
+            }
+            _ => Err(
+                "webhooks, nats://HOST:PORT, amqp://USER:PASSWORD@HOST:PORT, or kafka://HOST:PORT,HOST:PORT",
+            ),
         }
     }
 }
@@ -86,14 +105,27 @@ impl Events {
         match self {
             Events::Webhooks => "webhooks",
             Events::Nats(url) | Events::RabbitMq(url) => url,
+            #[cfg(feature = "kafka")]
+            Events::Kafka(url) => url,
         }
     }
 
-    /// The broker's URL, if there is one.
-    pub fn broker(&self) -> anyhow::Result<Option<Url>> {
+    /// The broker, if there is one.
+    pub(crate) fn broker(&self) -> Option<Box<dyn Broker>> {
         match self {
-            Events::Webhooks => Ok(None),
+            Events::Webhooks => None,
+            Events::Nats(url) => Some(Box::new(Nats(url.clone()))),
+            Events::RabbitMq(url) => Some(Box::new(RabbitMq(url.clone()))),
+            #[cfg(feature = "kafka")]
+            Events::Kafka(url) => Some(Box::new(Kafka(url.trim_start_matches(KAFKA).to_owned()))),
+        }
+    }
+
+    /// The URL of a broker before which a line can stand: a client of Kafka goes where the cluster says.
+    pub(crate) fn behind_line(&self) -> anyhow::Result<Option<Url>> {
+        match self {
             Events::Nats(url) | Events::RabbitMq(url) => Ok(Some(Url::parse(url)?)),
+            _ => Ok(None),
         }
     }
 }
@@ -132,7 +164,7 @@ impl Ground {
         format!("{}_{service}", self.name)
     }
 
-    /// Makes what is not there yet and no service makes itself: databases, and the stream of NATS.
+    /// Makes what is not there yet and no service makes itself: databases, streams and topics.
     pub async fn prepare(&self) -> anyhow::Result<()> {
         if let Databases::Postgres(server) = &self.databases {
             let client = client(server).await?;
@@ -147,20 +179,12 @@ impl Ground {
         self.prepare_events().await
     }
 
-    /// The stream of NATS alone.
+    /// Streams and topics alone.
     pub(crate) async fn prepare_events(&self) -> anyhow::Result<()> {
-        if let Events::Nats(url) = &self.events {
-            let subjects = vec![format!("{}.>", self.name)];
-            let stream = async_nats::jetstream::stream::Config {
-                name: self.name.clone(),
-                subjects,
-                // The server's own memory of ids is short-lived anyway; what protects is the mark of each receiver.
-                duplicate_window: SERVER_REMEMBERS,
-                ..Default::default()
-            };
-            async_nats::jetstream::new(async_nats::connect(url).await?).get_or_create_stream(stream).await?;
+        match self.events.broker() {
+            Some(broker) => broker.prepare(&self.routes(RECEIVERS)).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Takes all of it away from the servers, for good. Files stay.
@@ -175,55 +199,29 @@ impl Ground {
         self.clear_events().await
     }
 
-    /// How many events wait for receivers, or are with one that has not said what became of them. RabbitMQ tells those
-    /// only when the receiver is gone.
-    pub(crate) async fn waiting(&self) -> anyhow::Result<u64> {
-        let mut waiting = 0;
-        match &self.events {
-            Events::Webhooks => {}
-            Events::Nats(url) => {
-                let jetstream = async_nats::jetstream::new(async_nats::connect(url).await?);
-                let mut consumers = jetstream.get_stream(&self.name).await?.consumers();
-                while let Some(consumer) = consumers.try_next().await? {
-                    waiting += consumer.num_pending + consumer.num_ack_pending as u64;
-                }
-            }
-            Events::RabbitMq(url) => {
-                let connection =
-                    lapin::Connection::connect(url, lapin::ConnectionProperties::default()).await?;
-                let channel = connection.create_channel().await?;
-                let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::durable() };
-                for (sender, receiver) in RECEIVERS.into_iter().filter(|(sender, _)| NAMES.contains(sender)) {
-                    let queue = queue(&self.name, sender, receiver).into();
-                    let found = channel.queue_declare(queue, passive, FieldTable::default()).await?;
-                    waiting += u64::from(found.message_count());
-                }
-                connection.close(200, "done".into()).await?;
-            }
+    /// Streams, queues and topics alone.
+    pub(crate) async fn clear_events(&self) -> anyhow::Result<()> {
+        match self.events.broker() {
+            Some(broker) => broker.clear(&self.routes(RECEIVERS)).await,
+            None => Ok(()),
         }
-        Ok(waiting)
     }
 
-    /// The streams and queues alone.
-    pub(crate) async fn clear_events(&self) -> anyhow::Result<()> {
-        match &self.events {
-            Events::Webhooks => {}
-            Events::Nats(url) => {
-                let jetstream = async_nats::jetstream::new(async_nats::connect(url).await?);
-                jetstream.delete_stream(&self.name).await?;
-            }
-            Events::RabbitMq(url) => {
-                let connection =
-                    lapin::Connection::connect(url, lapin::ConnectionProperties::default()).await?;
-                let channel = connection.create_channel().await?;
-                for (sender, receiver) in RECEIVERS {
-                    let queue = queue(&self.name, sender, receiver);
-                    channel.queue_delete(queue.into(), Default::default()).await?;
-                }
-                connection.close(200, "done".into()).await?;
-            }
+    /// How many events between services are at the broker that nobody is done with (see [`Broker::waiting`]).
+    pub(crate) async fn waiting(&self) -> anyhow::Result<u64> {
+        match self.events.broker() {
+            Some(broker) => broker.waiting(&self.routes(between_services())).await,
+            None => Ok(0),
         }
-        Ok(())
+    }
+
+    /// From one to another at this place.
+    pub(crate) fn route(&self, sender: &str, receiver: &str) -> Route {
+        Route { place: self.name.clone(), sender: sender.to_owned(), receiver: receiver.to_owned() }
+    }
+
+    fn routes(&self, all: impl IntoIterator<Item = (&'static str, &'static str)>) -> Vec<Route> {
+        all.into_iter().map(|(sender, receiver)| self.route(sender, receiver)).collect()
     }
 }
 
@@ -252,5 +250,14 @@ mod tests {
     fn what_is_no_database_and_no_transport_is_refused() {
         assert!("mysql://localhost".parse::<Databases>().is_err());
         assert!("carrier pigeons".parse::<Events>().is_err());
+    }
+
+    #[test]
+    fn kafka_is_there_where_it_was_built_along_and_said_to_be_missing_otherwise() {
+        let asked = "kafka://one:9092,two:9092".parse::<Events>();
+        #[cfg(feature = "kafka")]
+        assert_eq!(asked.as_ref().map(Events::text), Ok("kafka://one:9092,two:9092"));
+        #[cfg(not(feature = "kafka"))]
+        assert!(asked.unwrap_err().contains("--features kafka"));
     }
 }

@@ -5,10 +5,12 @@
 //! wrong in the field and compares every database, and the outside world, with what should have come of it. To protect a
 //! service of your own, read one of [`services`]; `docs/bfstore.md` says where each protection is.
 
+pub mod brokers;
 pub mod check;
 pub mod contracts;
 pub mod events;
 pub mod ground;
+pub mod ledgers;
 pub mod matrix;
 pub mod outside;
 pub mod parent;

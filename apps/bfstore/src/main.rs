@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bfstore::ground::{Databases, Events, Ground};
+use bfstore::ledgers::Ledgers;
 use bfstore::matrix::{Matrix, Outcome};
 use bfstore::service::Settings;
 use bfstore::stage::{Set, Stage};
-use bfstore::story::Ledgers;
 use bfstore::{SECRETS_VARIABLE, check, contracts, outside, safeguard, services, story, unprotected};
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 /// What the clients of brokers say of themselves is for whoever asks for it.
-const LOG: &str = "info,async_nats=warn,lapin=error";
+const LOG: &str = "info,async_nats=warn,lapin=off,librdkafka=warn";
 
 #[derive(Parser)]
 #[command(about = "A whole checkout as real services, on loopback")]
@@ -114,7 +114,8 @@ struct On {
     /// `sqlite`, or the URL of a PostgreSQL server on which each service gets a database of its own
     #[arg(long, default_value = "sqlite")]
     database: Databases,
-    /// What carries events: `webhooks`, or the URL of NATS (`nats://…`) or RabbitMQ (`amqp://…`)
+    /// What carries events: `webhooks`, or the URL of NATS (`nats://…`), RabbitMQ (`amqp://…`) or, where it was built along,
+    /// Kafka (`kafka://HOST:PORT`)
     #[arg(long, default_value = "webhooks")]
     events: Events,
 }
@@ -189,15 +190,18 @@ async fn up(folder: Option<PathBuf>, ground: Ground) -> anyhow::Result<()> {
     std::fs::create_dir_all(&folder)?;
     let folder = folder.canonicalize()?;
     let set = Set { ground, ..Set::default() };
-    let stage = Stage::start_set(&std::env::current_exe()?, &folder, set).await?;
+    let stage = Stage::start(&std::env::current_exe()?, &folder, set).await?;
     println!("shop       {}/", stage.url("storefront"));
     println!("outside    {}/happened", stage.url("outside"));
     println!("files      {}", folder.display());
     for name in services::NAMES {
-        println!("{name:<14} {}", stage.settings(name, SocketAddr::from(([127, 0, 0, 1], 0)))?.database);
+        println!("{name:<14} {}", stage.ground().database(name, &folder)?);
     }
     println!("Ctrl-C ends everything.");
-    ended().await?;
+    tokio::select! {
+        ended = ended() => ended?,
+        fallen = stage.fallen() => return Err(fallen),
+    }
     stage.end().await;
     Ok(())
 }

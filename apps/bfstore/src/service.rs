@@ -15,6 +15,7 @@ use onefold::webhooks::{KeyForm, Secret};
 use onefold::{Keeper, Onefold, Retention};
 use tokio::net::TcpListener;
 
+use crate::brokers::Route;
 use crate::ground::Events;
 use crate::safeguard::{self, Safeguard};
 use crate::{parent, rpc};
@@ -59,6 +60,11 @@ impl Settings {
     pub fn secret(&self, sender: &str) -> anyhow::Result<Secret> {
         let text = self.secrets.get(sender).with_context(|| format!("there is no secret of {sender}"))?;
         Ok(Secret::new(text, KeyForm::Whsec)?)
+    }
+
+    /// The way of events at the broker.
+    pub(crate) fn route(&self, sender: &str, receiver: &str) -> Route {
+        Route { place: self.place.clone(), sender: sender.to_owned(), receiver: receiver.to_owned() }
     }
 
     /// A consumer of this name. The bodies of its messages are kept, so that another build can handle them again where

@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bfstore::stage::{Lines, Stage};
-use bfstore::story::Ledgers;
+use bfstore::ledgers::Ledgers;
+use bfstore::stage::{Lines, Set, Stage};
 use fantoccini::actions::{InputSource, MOUSE_BUTTON_LEFT, MouseActions, PointerAction};
 use fantoccini::elements::Element;
 use fantoccini::{Client, ClientBuilder, Locator};
@@ -28,8 +28,9 @@ impl Visit {
         let directory = TestDirectory::create();
         let browser = Browser::start(what, &directory)?;
         let binary = Path::new(env!("CARGO_BIN_EXE_bfstore"));
-        let stage = Stage::start(binary, directory.path(), Lines::CanLose).await.unwrap();
-        let ledgers = Ledgers::of(&stage).await.unwrap();
+        let set = Set { lines: Lines::CanLose, ..Set::default() };
+        let stage = Stage::start(binary, directory.path(), set).await.unwrap();
+        let ledgers = Ledgers::at(stage.ground(), stage.folder()).await.unwrap();
         let mut session = ClientBuilder::new(HttpConnector::new());
         let page = session.capabilities(browser.capabilities()).connect(browser.url()).await.unwrap();
         page.set_window_rect(0, 0, 800, 900).await.unwrap();
@@ -52,7 +53,7 @@ impl Visit {
 
     async fn orders(&self) -> Vec<String> {
         let sql = "SELECT order_id, customer_id, product, quantity, cents, status FROM orders";
-        self.ledgers.lines("order", sql).await.unwrap()
+        self.ledgers.ask("order", sql).await.unwrap()
     }
 
     async fn screenshot(&self, name: &str) {

@@ -1,13 +1,22 @@
 //! Every chapter of the story, as a test: what is in every database and in the outside world afterwards is what should be
-//! there, and nothing else. Each is played on SQLite with webhooks, on PostgreSQL with NATS, and on PostgreSQL with
-//! RabbitMQ; servers that are missing here are skipped.
+//! there, and nothing else. Each is played on SQLite with webhooks, on PostgreSQL with NATS, on PostgreSQL with RabbitMQ,
+//! and, with the feature `kafka`, on SQLite with the mock cluster of Kafka's client library, which this process holds and
+//! the services reach over TCP. Servers that are missing here are skipped.
+
+mod servers;
 
 use std::path::Path;
 use std::time::Duration;
 
-use bfstore::ground::{Databases, Events, Ground};
+use bfstore::ground::{Events, Ground};
 use bfstore::story::CHAPTERS;
-use onefold_testkit::{NatsServer, RabbitServer, TestDirectory, postgres, skipped::skipped};
+#[cfg(feature = "kafka")]
+use onefold::kafka::rdkafka::mocking::MockCluster;
+use onefold_testkit::{NatsServer, RabbitServer, TestDirectory};
+use servers::on_postgres;
+
+#[cfg(feature = "kafka")]
+const MOCK_BROKERS: i32 = 3;
 
 /// How long payment is down: long enough for more attempts than there may be, if nothing bounded them.
 const DOWN_FOR: Duration = Duration::from_secs(3);
@@ -24,12 +33,6 @@ async fn play(name: &str, ground: &Ground) {
     });
     let differences = played.books.differences(chapter.books);
     assert!(differences.is_empty(), "{differences:#?}\nof\n{}", played.books);
-}
-
-/// Databases on the server of this run.
-fn on_postgres(what: &str, events: Events) -> Option<Ground> {
-    let server = postgres::shared().map_err(|why| skipped(what, &why)).ok()?;
-    Some(Ground { databases: Databases::Postgres(server), events, ..Ground::default() })
 }
 
 /// Makes a test of each chapter on each ground.
@@ -69,6 +72,18 @@ macro_rules! chapters {
                     if let Some(ground) = super::on_postgres(what, events) {
                         super::play($chapter, &ground).await;
                     }
+                }
+            )+
+        }
+
+        #[cfg(feature = "kafka")]
+        mod sqlite_and_mock_of_kafka {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let mock = super::MockCluster::new(super::MOCK_BROKERS).unwrap();
+                    let events = super::Events::Kafka(format!("kafka://{}", mock.bootstrap_servers()));
+                    super::play($chapter, &super::Ground { events, ..super::Ground::default() }).await;
                 }
             )+
         }

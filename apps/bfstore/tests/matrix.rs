@@ -1,12 +1,14 @@
 //! Every source of repetition at every effect, while every service is killed at random, in small: each checkout has one
 //! of everything in the end.
 
+mod servers;
+
 use std::path::Path;
 
-use bfstore::ground::{Databases, Events, Ground};
+use bfstore::ground::{Events, Ground};
 use bfstore::matrix::Matrix;
-use onefold_testkit::skipped::skipped;
-use onefold_testkit::{NatsServer, RabbitServer, TestDirectory, postgres};
+use onefold_testkit::{NatsServer, RabbitServer, TestDirectory};
+use servers::on_postgres;
 
 const CHECKOUTS: usize = 50;
 
@@ -20,22 +22,17 @@ async fn on_postgresql_and_nats_fifty_checkouts_have_one_effect_each() {
     let what = "the matrix on PostgreSQL and NATS";
     let directory = TestDirectory::create();
     let Some(nats) = NatsServer::any(what, &directory) else { return };
-    on_postgres(what, Events::Nats(nats.url().to_owned())).await;
+    if let Some(ground) = on_postgres(what, Events::Nats(nats.url().to_owned())) {
+        play(ground).await;
+    }
 }
 
 #[tokio::test]
 async fn on_postgresql_and_rabbitmq_fifty_checkouts_have_one_effect_each() {
     let what = "the matrix on PostgreSQL and RabbitMQ";
     let Some(rabbit) = RabbitServer::any(what) else { return };
-    on_postgres(what, Events::RabbitMq(rabbit.url().to_owned())).await;
-}
-
-async fn on_postgres(what: &str, events: Events) {
-    match postgres::shared() {
-        Ok(server) => {
-            play(Ground { databases: Databases::Postgres(server), events, ..Ground::default() }).await
-        }
-        Err(why) => skipped(what, &why),
+    if let Some(ground) = on_postgres(what, Events::RabbitMq(rabbit.url().to_owned())) {
+        play(ground).await;
     }
 }
 

@@ -1,13 +1,15 @@
 //! Each protection prevents a duplicate: the scene that is made for it shows one as soon as it is taken away. And no
 //! service runs without one but on the rig's stage.
 
+mod servers;
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use bfstore::ground::{Databases, Ground};
+use bfstore::ground::{Events, Ground};
 use bfstore::safeguard::{Safeguard, WITHOUT_VARIABLE};
 use bfstore::unprotected::Scene;
-use onefold_testkit::{postgres, skipped::skipped};
+use servers::on_postgres;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_bfstore");
 
@@ -33,13 +35,10 @@ macro_rules! missed {
             $(
                 #[tokio::test]
                 async fn $test() {
-                    let server = match super::postgres::shared() {
-                        Ok(server) => server,
-                        Err(why) => return super::skipped(stringify!($test), &why),
-                    };
-                    let databases = super::Databases::Postgres(server);
-                    let ground = super::Ground { databases, ..super::Ground::default() };
-                    super::is_missed(super::Safeguard::$protection, &ground).await;
+                    let what = concat!(stringify!($test), " on PostgreSQL");
+                    if let Some(ground) = super::on_postgres(what, super::Events::Webhooks) {
+                        super::is_missed(super::Safeguard::$protection, &ground).await;
+                    }
                 }
             )+
         }

@@ -16,5 +16,7 @@ mod rebalance;
 mod sink;
 
 pub use consumer::{ConsumeError, KafkaConsumer, Subscription};
+/// The client, for whoever makes topics.
+pub use rdkafka;
 pub use rdkafka::ClientConfig;
 pub use sink::KafkaSink;

@@ -26,6 +26,7 @@ const TOPIC_LENGTH_MAX: usize = 249;
 #[derive(Clone)]
 pub struct KafkaSink {
     shared: Arc<Shared>,
+    default_topic: String,
 }
 
 struct Shared {
@@ -55,15 +56,27 @@ impl KafkaSink {
         config.remove("delivery.timeout.ms");
         config.set("message.timeout.ms", ACCEPT_WITHIN.as_millis().to_string());
         let line = Line { producer: config.create()?, doubted: false };
-        Ok(KafkaSink { shared: Arc::new(Shared { config, line: Mutex::new(line) }) })
+        let shared = Arc::new(Shared { config, line: Mutex::new(line) });
+        Ok(KafkaSink { shared, default_topic: String::new() })
+    }
+
+    /// The topic of messages without an address. Without it these are refused.
+    pub fn default_topic(mut self, topic: impl Into<String>) -> KafkaSink {
+        self.default_topic = topic.into();
+        self
+    }
+
+    fn topic<'m>(&'m self, message: &'m Message) -> &'m str {
+        if message.address.is_empty() { &self.default_topic } else { &message.address }
     }
 }
 
 #[async_trait]
 impl Sink for KafkaSink {
     async fn send(&self, message: &Message) -> Sending {
-        match self.shared.ready(message).await {
-            Ok(producer) => self.shared.send(&producer, message).await,
+        let topic = self.topic(message);
+        match self.shared.ready(topic).await {
+            Ok(producer) => self.shared.send(&producer, topic, message).await,
             Err(sending) => sending,
         }
     }
@@ -74,19 +87,20 @@ impl Sink for KafkaSink {
 
     async fn send_all(&self, messages: Vec<Message>) -> Vec<Sending> {
         // One question for all; about none that is refused anyway.
-        let asked_about = messages.iter().find(|message| can_be_sent(message).is_ok());
+        let asked_about = messages.iter().find(|message| can_be_sent(message, self.topic(message)).is_ok());
         let Some(asked_about) = asked_about.or(messages.first()) else { return Vec::new() };
-        match self.shared.ready(asked_about).await {
+        match self.shared.ready(self.topic(asked_about)).await {
             Ok(producer) => {
-                join_all(messages.iter().map(|message| self.shared.send(&producer, message))).await
+                let send = |message| self.shared.send(&producer, self.topic(message), message);
+                join_all(messages.iter().map(send)).await
             }
             Err(sending) => vec![sending; messages.len()],
         }
     }
 }
 
-fn can_be_sent(message: &Message) -> Result<(), String> {
-    let topic = message.address.as_bytes();
+fn can_be_sent(message: &Message, topic: &str) -> Result<(), String> {
+    let topic = topic.as_bytes();
     let known = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
     if topic.is_empty() || topic.len() > TOPIC_LENGTH_MAX || !topic.iter().all(known) {
         return Err("the address is no name of a topic".into());
@@ -98,11 +112,11 @@ fn can_be_sent(message: &Message) -> Result<(), String> {
 }
 
 impl Shared {
-    /// The producer, where the cluster answers or is not known not to. It is asked about this message's topic.
-    async fn ready(&self, message: &Message) -> Result<FutureProducer, Sending> {
+    /// The producer, where the cluster answers or is not known not to. It is asked about this topic.
+    async fn ready(&self, topic: &str) -> Result<FutureProducer, Sending> {
         let (producer, doubted) =
             self.producer().map_err(|error| Sending::Failed { reason: error.to_string() })?;
-        if doubted && !self.answers(producer.clone(), message.address.clone()).await {
+        if doubted && !self.answers(producer.clone(), topic.to_owned()).await {
             return Err(Sending::NotYet {
                 after: None,
                 reason: "no broker answers: nothing was sent".into(),
@@ -112,15 +126,15 @@ impl Shared {
     }
 
     /// Hands a message to the client, and waits for the word on it.
-    async fn send(&self, producer: &FutureProducer, message: &Message) -> Sending {
-        if let Err(reason) = can_be_sent(message) {
+    async fn send(&self, producer: &FutureProducer, topic: &str, message: &Message) -> Sending {
+        if let Err(reason) = can_be_sent(message, topic) {
             return Sending::Refused { reason };
         }
         let mut headers = OwnedHeaders::new();
         for (name, value) in wire::lines(message) {
             headers = headers.insert(Header { key: &name, value: Some(&value) });
         }
-        let mut record = FutureRecord::to(&message.address).payload(&message.body).headers(headers);
+        let mut record = FutureRecord::to(topic).payload(&message.body).headers(headers);
         if let Some(key) = &message.ordering_key {
             record = record.key(key);
         }

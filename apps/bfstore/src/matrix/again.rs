@@ -22,7 +22,7 @@ use crate::rpc::inventory_client::InventoryClient;
 use crate::rpc::orders_client::OrdersClient;
 use crate::rpc::payments_client::PaymentsClient;
 use crate::rpc::{self, CaptureRequest, PlaceOrderRequest, ReserveRequest};
-use crate::stage::{Backend, Delivery, ID};
+use crate::stage::{Backend, Delivery, EVENT_ID};
 
 /// How much later a transport delivers again, in milliseconds.
 const REDELIVERED_AFTER_MS: std::ops::Range<u64> = 100..2000;
@@ -90,7 +90,7 @@ impl Reach {
             }
             receiver => {
                 let event: Event = serde_json::from_slice(&delivery.body)?;
-                let id = delivery.headers.get(ID).context("no id")?.to_str()?;
+                let id = delivery.headers.get(EVENT_ID).context("no id")?.to_str()?;
                 let sent_to = |(to, sender, _): &&(&str, &str, HttpSink)| {
                     *to == receiver && delivery.path.ends_with(&format!("/{sender}"))
                 };
@@ -167,8 +167,8 @@ async fn one(again: Again, traffic: &Traffic, mut reach: Reach) {
 /// The same event in a message of its own.
 fn renamed(delivery: &Delivery, by: &str) -> anyhow::Result<Delivery> {
     let mut delivery = delivery.clone();
-    let id = format!("{}/{by}", delivery.headers.get(ID).context("no id")?.to_str()?);
-    delivery.headers.insert(ID, id.try_into()?);
+    let id = format!("{}/{by}", delivery.headers.get(EVENT_ID).context("no id")?.to_str()?);
+    delivery.headers.insert(EVENT_ID, id.try_into()?);
     Ok(delivery)
 }
 

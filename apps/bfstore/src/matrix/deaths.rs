@@ -23,6 +23,8 @@ const PAUSE_MS: std::ops::Range<u64> = 100..500;
 const AWAITED_OF_TEN: u32 = 7;
 /// Every service is killed at least so often.
 const KILLS_MIN: usize = 2;
+/// Whoever awaits this one holds a connection open meanwhile.
+const SOONEST: (&str, Death) = ("notification", Death::Killed);
 /// Nobody waits longer for a death: on a busy machine there are few of them.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -116,7 +118,9 @@ impl Reaper {
                 continue;
             }
             let of_those_awaited = only_what_must || self.random.random_ratio(AWAITED_OF_TEN, 10);
-            let next = awaited.choose(&mut self.random).copied().filter(|_| of_those_awaited);
+            let soonest = awaited.iter().copied().find(|death| *death == SOONEST);
+            let next =
+                soonest.or_else(|| awaited.choose(&mut self.random).copied().filter(|_| of_those_awaited));
             let at_random = *NAMES.choose(&mut self.random).expect("there are services");
             let (name, death) = next.unwrap_or((at_random, Death::Killed));
             match death {

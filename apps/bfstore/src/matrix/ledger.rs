@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::catalogue;
 use super::plan::{ASK_FOR_MAILS, Effect, Plan, Source};
 use super::traffic::{checkout_of, customer};
 use crate::outside::Happened;
@@ -127,21 +128,30 @@ fn expected(orders: &BTreeMap<String, usize>, plans: &[Plan], lamps: usize) -> R
     }
     rows.insert(format!("inventory.stock: lamp {}", lamps - plans.len()), 1);
     rows.insert("inventory.stock: chair 100".into(), 1);
+    for number in 0..plans.len() {
+        let newest = catalogue::newest(number);
+        rows.insert(format!("storefront.prices: {newest}"), 1);
+        rows.insert(
+            format!("storefront.versions: product/{} {}", catalogue::product(number), catalogue::NEW),
+            1,
+        );
+    }
     rows.insert("storefront.prices: chair 9900 0".into(), 1);
     rows.insert("storefront.prices: lamp 2500 0".into(), 1);
     rows
 }
 
 /// Every row that is there. Left out is what repetition may leave: deliveries that were handled as duplicates of an effect
-/// that is kept, evidence of what was lost and found, and pages that were opened and not used.
+/// that is kept, old prices that were not applied, evidence of what was lost and found, and pages that were opened and not
+/// used.
 fn found(books: &Books) -> Rows {
     let mut rows = Rows::new();
     for (table, lines) in books.tables() {
         for line in lines {
             let words: Vec<&str> = line.split(' ').collect();
             let (row, count) = match (table, &words[..]) {
-                ("storefront.checkouts" | "outside.requests", _) => continue,
-                (_, ["processed"] | [_, "processed", _]) if table.ends_with(".incoming") => continue,
+                ("storefront.checkouts" | "storefront.superseded" | "outside.requests", _) => continue,
+                (_, [_, "processed" | "superseded", _]) if table.ends_with(".incoming") => continue,
                 (_, _) if table.ends_with(".evidence") || table.ends_with(".acts") => continue,
                 (_, [what, state, count])
                     if table.ends_with(".operations") || table.ends_with(".outgoing") =>

@@ -1,12 +1,14 @@
 //! The matrix: the ten sources of repetition, each at each of the five effects of a checkout, while every service is
 //! killed at random. In the end every checkout has one order, one reservation, one capture, one mail and one award, in all
-//! databases and outside.
+//! databases and outside. Beside them [prices](catalogue) are told again and in the wrong order, and the newest stands.
 //!
 //! The seed deals the sources and the deaths. Which request is on its way when a service dies is left to the machine.
 
 mod again;
+mod catalogue;
 mod deaths;
 mod ledger;
+mod mails;
 mod plan;
 mod shoppers;
 mod table;
@@ -24,12 +26,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::events::RECEIVERS;
-use crate::ground::{Events, Ground};
-use crate::services::NAMES;
+use crate::events;
+use crate::ground::{Events, Ground, between_services};
+use crate::ledgers::Ledgers;
 use crate::stage::{Set, Stage};
+use crate::story::Books;
 use crate::story::shopper::Shopper;
-use crate::story::{Books, Ledgers};
 use again::Reach;
 use deaths::{Deaths, Reaper, Reaps};
 use ledger::Ledger;
@@ -72,30 +74,40 @@ impl Matrix {
         let ledgers = Arc::new(Ledgers::at(&ground, folder).await?);
         let traffic = Arc::new(Traffic::new(ledgers.clone(), plans.clone(), deaths.clone(), later));
         let set = Set { ground: ground.clone(), balance: Some(traffic.clone()), ..Set::default() };
-        let stage = Stage::start_set(binary, folder, set).await?;
+        let stage = Stage::start(binary, folder, set).await?;
+        let fallen = stage.fallen();
         Books::restock(&ledgers, checkouts + LAMPS_LEFT).await?;
 
         let reach = Reach::by(|service| stage.url(service), |sender| stage.secret(sender))?;
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
+        let prices = events::sink(&stage.settings("catalogue")?, "storefront").await?;
         let (reap, reaps) = watch::channel(Reaps::AtRandom);
         let (rest, at_rest) = watch::channel(false);
         let mut beside = JoinSet::new();
         beside.spawn(again::run(asked, traffic.clone(), reach, at_rest));
+        for checkout in (0..checkouts).filter(|checkout| plans[*checkout].dies_mailing) {
+            traffic.strikes_elsewhere(checkout, Effect::Notification);
+            let (shopper, traffic, deaths) = (shopper.clone(), traffic.clone(), deaths.clone());
+            beside.spawn(async move { mails::die(checkout, &shopper, &traffic, &deaths).await });
+        }
         let reaper = Reaper::new(stage, deaths.clone(), StdRng::seed_from_u64(seed));
         let mut reaping = tokio::spawn(reaper.run(reaps));
         let playing = async {
-            let presses = shoppers::all(&plans, &shopper, &traffic, until).await?;
+            let shopping = shoppers::all(&plans, &shopper, &traffic, until);
+            let telling = catalogue::tell(checkouts, seed, prices, &ledgers, until);
+            let (presses, prices) = tokio::try_join!(shopping, telling)?;
             reap.send_replace(Reaps::WhatMust);
             while !deaths.are_enough() && Instant::now() < until {
                 sleep(LOOK_EVERY).await;
             }
             self::rest(&ledgers, &traffic, false, until).await?;
             reap.send_replace(Reaps::Nothing);
-            anyhow::Ok(presses)
+            anyhow::Ok((presses, prices))
         };
-        let presses = tokio::select! {
+        let (presses, prices) = tokio::select! {
             played = playing => played?,
             failed = &mut reaping => bail!("a service cannot be started again: {:?}", failed?.err()),
+            fallen = fallen => return Err(fallen),
         };
         let mut stage = reaping.await??;
         // Only now is sent again what was given up.
@@ -119,7 +131,14 @@ impl Matrix {
             &plans,
             &traffic,
             ledger,
-            table::Totals { presses, dead_letters, deaths: deaths.counts(), books, took: begun.elapsed() },
+            table::Totals {
+                presses,
+                prices,
+                dead_letters,
+                deaths: deaths.counts(),
+                books,
+                took: begun.elapsed(),
+            },
         ))
     }
 }
@@ -143,11 +162,7 @@ async fn duplicates_are_handled(stage: &mut Stage, until: Instant) -> anyhow::Re
     if ground.events == Events::Webhooks {
         return Ok(());
     }
-    let receivers: BTreeSet<&str> = RECEIVERS
-        .iter()
-        .filter(|(sender, _)| NAMES.contains(sender))
-        .map(|(_, receiver)| *receiver)
-        .collect();
+    let receivers: BTreeSet<&str> = between_services().map(|(_, receiver)| receiver).collect();
     loop {
         while ground.sent().waiting().await? + ground.waiting().await? > 0 {
             ensure!(Instant::now() < until, "events are left at the broker");

@@ -54,6 +54,8 @@ pub struct Plan {
     sources: [Source; Effect::ALL.len()],
     /// Of the two events that ask for the mail, the one at which the source strikes: that of this sender.
     pub mail_asked_by: &'static str,
+    /// Whether the worker that crashes at the mail is the one that sends it, and not the one that asks for it.
+    pub dies_mailing: bool,
 }
 
 impl Source {
@@ -121,9 +123,16 @@ pub fn deal(checkouts: usize, seed: u64) -> Vec<Plan> {
         deck.shuffle(&mut random);
         deck
     });
-    let plan = |checkout: usize| Plan {
-        sources: Effect::ALL.map(|effect| decks[effect as usize][checkout]),
-        mail_asked_by: ASK_FOR_MAILS[checkout % ASK_FOR_MAILS.len()],
+    let mut crashes = 0;
+    let plan = |checkout: usize| {
+        let sources = Effect::ALL.map(|effect| decks[effect as usize][checkout]);
+        let is_crash = sources[Effect::Notification as usize] == Source::WorkerCrash;
+        crashes += usize::from(is_crash);
+        Plan {
+            sources,
+            mail_asked_by: ASK_FOR_MAILS[checkout % ASK_FOR_MAILS.len()],
+            dies_mailing: is_crash && crashes % 2 == 1,
+        }
     };
     (0..checkouts).map(plan).collect()
 }
@@ -140,6 +149,7 @@ mod tests {
             sources.sort();
             assert_eq!(sources, Source::ALL, "{effect:?}");
         }
+        assert_eq!(deal(50, 7).iter().filter(|plan| plan.dies_mailing).count(), 3);
         let sources = |plans: &[Plan]| plans.iter().map(|plan| plan.sources).collect::<Vec<_>>();
         assert_eq!(sources(&plans), sources(&deal(10, 7)));
         assert_ne!(sources(&plans), sources(&deal(10, 8)));

@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::mails::recipient;
 use super::plan::{Effect, Plan, Source};
 use super::traffic::{Traffic, customer};
 use crate::story::shopper::Shopper;
@@ -53,7 +54,10 @@ async fn one(
 ) -> anyhow::Result<usize> {
     let customer_id = customer(checkout);
     if plan.source(Effect::Notification) == Source::Reconciliation {
-        shopper.lose_answer_to_mail(&format!("{customer_id}@example.org")).await?;
+        shopper.lose_answer_to_mail(&recipient(checkout)).await?;
+    }
+    if plan.dies_mailing {
+        shopper.hold_answer_to_mail(&recipient(checkout)).await?;
     }
     let checkout_id = loop {
         match shopper.begin_as(&customer_id, 1).await {

@@ -16,6 +16,8 @@ use crate::story::Books;
 pub struct Totals {
     /// How often the button was pressed.
     pub presses: usize,
+    /// Messages in which the catalogue has told of prices.
+    pub prices: usize,
     /// Dead letters that were sent again.
     pub dead_letters: usize,
     /// How often each service was killed, and let end.
@@ -70,7 +72,22 @@ impl Outcome {
             }
         }
         faults.extend(ledger.faults);
+        if totals.old_prices() < plans.len() {
+            faults.push(format!("of {} old prices {} were not applied", plans.len(), totals.old_prices()));
+        }
+        let mut mail_crashes = plans.iter().enumerate().filter(|(_, plan)| plan.dies_mailing);
+        if !mail_crashes.any(|(checkout, _)| traffic.is_exercised(checkout, Effect::Notification)) {
+            faults.push("no worker has died while the mail server had its mail".to_owned());
+        }
         Outcome { faults, table: table.to_string(), totals }
+    }
+}
+
+impl Totals {
+    /// Messages whose price was known to be old.
+    fn old_prices(&self) -> usize {
+        let counts = self.books.table("storefront.incoming").iter();
+        counts.filter_map(|line| line.strip_prefix("catalogue superseded ")?.parse::<usize>().ok()).sum()
     }
 }
 
@@ -101,9 +118,14 @@ impl fmt::Display for Cell {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Totals { presses, dead_letters, deaths, books, took } = &self.totals;
+        let Totals { presses, prices, dead_letters, deaths, books, took } = &self.totals;
         writeln!(f, "{}", self.table)?;
         writeln!(f, "the button was pressed {presses} times; {dead_letters} dead letters were recovered")?;
+        let old = self.totals.old_prices();
+        writeln!(
+            f,
+            "prices were told in {prices} messages; {old} came behind a newer one and changed nothing"
+        )?;
         let died = |(name, killed, ended): &(&str, usize, usize)| format!("{name} {killed} + {ended}");
         let deaths: Vec<String> = deaths.iter().map(died).collect();
         writeln!(f, "killed + restarted: {}", deaths.join(", "))?;

@@ -21,9 +21,10 @@ use super::again::Again;
 use super::deaths::{Death, Deaths};
 use super::plan::{ASK_FOR_MAILS, Effect, Plan, Source};
 use crate::events::Event;
+use crate::ledgers::Ledgers;
 use crate::rpc::{CaptureRequest, Order, PlaceOrderRequest, ReserveRequest};
 use crate::stage::{Answer, Backend, Balance, Delivery};
-use crate::story::{Books, Ledgers};
+use crate::story::Books;
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +117,16 @@ impl Traffic {
     /// The source has struck.
     pub fn struck(&self, checkout: usize, effect: Effect) {
         self.cell(checkout, effect, |cell| cell.strike = Strike::Done);
+    }
+
+    /// The source is on its way to strike, elsewhere than at a request.
+    pub fn strikes_elsewhere(&self, checkout: usize, effect: Effect) {
+        self.cell(checkout, effect, |cell| cell.strike = Strike::IsOnItsWay);
+    }
+
+    /// The source had no chance to strike.
+    pub fn missed(&self, checkout: usize, effect: Effect) {
+        self.cell(checkout, effect, |cell| cell.strike = Strike::Waits);
     }
 
     /// Requests for this effect of this checkout so far.
@@ -359,7 +370,7 @@ impl Balance for Traffic {
 }
 
 impl Plan {
-    /// The request at which the source strikes. `None`: it is the mail server that loses its answer.
+    /// The request at which the source strikes. `None`: it is the mail server that loses its answer, or holds it.
     fn strikes_at(&self, effect: Effect) -> Option<Hop> {
         match (self.source(effect), effect) {
             (Source::ClientRetry | Source::BalancerRetry | Source::DoubleSubmit, Effect::Order) => {
@@ -368,6 +379,7 @@ impl Plan {
             // The library's own reconciler, and the process that it exists for.
             (Source::WorkerCrash | Source::Reconciliation, Effect::Capture) => Some(Hop::Provider),
             (Source::Reconciliation, Effect::Notification) => None,
+            (Source::WorkerCrash, Effect::Notification) if self.dies_mailing => None,
             _ => Some(Hop::Service),
         }
     }

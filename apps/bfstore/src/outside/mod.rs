@@ -6,9 +6,10 @@
 mod provider;
 mod smtp;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -36,6 +37,17 @@ pub enum Fault {
     MailAnswerLost,
 }
 
+/// What has become of a mail to which the mail server gives no answer: it keeps the connection until whoever sends is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Held {
+    /// It has not come yet.
+    Awaited,
+    /// It is taken, and its sender waits for the answer.
+    Open,
+    /// Its sender has gone, so long after the mail was taken.
+    Gone(Duration),
+}
+
 /// Everything that happened outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Happened {
@@ -55,6 +67,8 @@ struct World {
     refused: parking_lot::Mutex<Vec<String>>,
     /// Recipients: the answer to the next mail for each of them will be lost.
     unanswered: parking_lot::Mutex<HashSet<String>>,
+    /// The same, and the connection stays.
+    held: parking_lot::Mutex<HashMap<String, Held>>,
 }
 
 impl World {
@@ -77,6 +91,7 @@ pub async fn run(listen: SocketAddr) -> anyhow::Result<()> {
         .route("/mails/{id}", get(has_mail))
         .route("/faults", post(told))
         .route("/mails/{id}/unanswered", post(unanswered))
+        .route("/mails/{id}/held", post(hold).get(held))
         .route("/late", post(provider::land))
         .route("/happened", get(happened))
         .with_state(world);
@@ -91,6 +106,15 @@ async fn told(State(world): State<Arc<World>>, Json(fault): Json<Fault>) -> Stat
 async fn unanswered(State(world): State<Arc<World>>, Path(to): Path<String>) -> StatusCode {
     world.unanswered.lock().insert(to);
     StatusCode::NO_CONTENT
+}
+
+async fn hold(State(world): State<Arc<World>>, Path(to): Path<String>) -> StatusCode {
+    world.held.lock().insert(to, Held::Awaited);
+    StatusCode::NO_CONTENT
+}
+
+async fn held(State(world): State<Arc<World>>, Path(to): Path<String>) -> Json<Option<Held>> {
+    Json(world.held.lock().get(&to).copied())
 }
 
 async fn happened(State(world): State<Arc<World>>) -> Json<Happened> {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
-use super::{Fault, World};
+use super::{Fault, Held, World};
 
 /// A mail that was taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +51,12 @@ async fn converse(connection: TcpStream, world: &World) -> std::io::Result<()> {
                 say(&mut connection, "354 go on").await?;
                 let mail = content(&mut connection, std::mem::take(&mut to)).await?;
                 let is_unanswered = mail.to.iter().any(|to| world.unanswered.lock().remove(to));
+                let is_awaited = |to: &&String| world.held.lock().get(*to) == Some(&Held::Awaited);
+                let held = mail.to.iter().find(is_awaited).cloned();
                 world.happened.lock().mails.push(mail);
+                if let Some(to) = held {
+                    return hold(&mut connection, world, to).await;
+                }
                 if is_unanswered || world.takes(Fault::MailAnswerLost) {
                     return Ok(());
                 }
@@ -61,6 +67,15 @@ async fn converse(connection: TcpStream, world: &World) -> std::io::Result<()> {
         };
         say(&mut connection, answer).await?;
     }
+}
+
+/// Says nothing until the other side is gone.
+async fn hold(connection: &mut BufReader<TcpStream>, world: &World, to: String) -> std::io::Result<()> {
+    let taken = Instant::now();
+    world.held.lock().insert(to.clone(), Held::Open);
+    let gone = connection.read_line(&mut String::new()).await;
+    world.held.lock().insert(to, Held::Gone(taken.elapsed()));
+    gone.map(drop)
 }
 
 async fn content(connection: &mut BufReader<TcpStream>, to: Vec<String>) -> std::io::Result<Mail> {

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use onefold::BoxError;
 use onefold::any::AnyTx;
 use onefold::inbox::{Handled, Incoming};
 
-use crate::events::{self, Event};
+use crate::events::{self, Event, Inlets};
 use crate::safeguard::{self, Safeguard};
-use crate::service::{Database, Settings, serve};
+use crate::service::{Database, Settings};
 
 const TABLES: &[&str] =
     &["CREATE TABLE IF NOT EXISTS points (customer_id TEXT PRIMARY KEY, points BIGINT NOT NULL)"];
@@ -28,7 +29,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let consumer = inbox
         .consumer(async move |tx: &mut AnyTx, message: Arc<Incoming>| handle(tx, &message, &build).await);
     tokio::spawn(events::rerun(consumer.clone()));
-    serve(settings.listen, events::receive(settings, "order", consumer).await?).await
+    Inlets::default().of(settings, "order", consumer).await?.serve(settings, Router::new()).await
 }
 
 /// What this writes and the mark of the message are one commit.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use axum::Router;
 use onefold::BoxError;
 use onefold::any::AnyTx;
 use onefold::client::{once_client, reqwest};
@@ -14,9 +15,9 @@ use onefold::inbox::{Handled, Incoming};
 use onefold::mail::{MailLookUp, SmtpSink};
 use onefold::notify::{Found, Mail, Notify};
 
-use crate::events::{self, Event};
+use crate::events::{Event, Inlets};
 use crate::safeguard::{self, Safeguard};
-use crate::service::{Database, Settings, serve};
+use crate::service::{Database, Settings};
 
 const TABLES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS requests (event TEXT NOT NULL, order_id BIGINT NOT NULL, made BIGINT NOT NULL)",
@@ -43,9 +44,8 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let _relay = onefold.relay(vec![mails]);
 
     let consumer = || onefold.inbox(settings.inbox("notification")).consumer(handle);
-    let of_order = events::receive(settings, "order", consumer()).await?;
-    let of_payment = events::receive(settings, "payment", consumer()).await?;
-    serve(settings.listen, of_order.merge(of_payment)).await
+    let events = Inlets::default().of(settings, "order", consumer()).await?;
+    events.of(settings, "payment", consumer()).await?.serve(settings, Router::new()).await
 }
 
 /// What this writes, the mail's job and the mark of the message are one commit.

@@ -16,11 +16,11 @@ use serde::Deserialize;
 use serde_json::json;
 use tonic::{Code, Status};
 
-use crate::events::{self, Event};
+use crate::events::{Event, Inlets};
 use crate::rpc::orders_client::OrdersClient;
 use crate::rpc::{self, Basket, FindOrderRequest, Order, Peer, PlaceOrderRequest};
 use crate::safeguard::{self, Safeguard};
-use crate::service::{Database, Settings, serve};
+use crate::service::{Database, Settings};
 
 const TABLES: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS prices (product TEXT PRIMARY KEY, cents BIGINT NOT NULL, version BIGINT NOT NULL)",
@@ -70,7 +70,7 @@ struct Checkout {
 pub async fn run(settings: &Settings) -> anyhow::Result<()> {
     let database = Database::open(settings, TABLES).await?;
     let consumer = database.onefold.inbox(settings.inbox("storefront")).consumer(handle);
-    let products = events::receive(settings, "catalogue", consumer).await?;
+    let products = Inlets::default().of(settings, "catalogue", consumer).await?;
     let orders = OrdersClient::new(rpc::peer(settings.peer("order")?)?);
     let pages = Router::new()
         .route("/", get(begin))
@@ -78,7 +78,7 @@ pub async fn run(settings: &Settings) -> anyhow::Result<()> {
         .route("/checkouts/{checkout_id}/again", post(again))
         .route("/checkouts/{checkout_id}/order", get(order))
         .with_state(Service { database, orders });
-    serve(settings.listen, pages.merge(products)).await
+    products.serve(settings, pages).await
 }
 
 /// A new checkout. Its page has an address of its own, so reloading it makes no other.

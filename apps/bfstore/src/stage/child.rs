@@ -5,15 +5,17 @@
 
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::fallen::Fallen;
 use crate::SECRETS_VARIABLE;
 use crate::safeguard::{Safeguard, WITHOUT_VARIABLE};
 
@@ -34,13 +36,15 @@ pub(super) struct Part {
     /// The protection that is taken away from it.
     pub(super) without: Option<Safeguard>,
     pub(super) log: PathBuf,
+    /// Where it is told that it has ended by itself.
+    pub(super) fallen: Fallen,
 }
 
 /// A process that runs.
 pub(super) struct Child {
+    // Dropped first: what ends then does not end by itself. It reads on, since who prints into a closed pipe fails.
+    watching: JoinSet<()>,
     process: tokio::process::Child,
-    /// Kept open: who prints into a closed pipe fails.
-    _announced: Lines<BufReader<ChildStdout>>,
 }
 
 impl Part {
@@ -71,24 +75,37 @@ impl Part {
             let line = line.with_context(|| format!("{} does not say where it listens", self.name))??;
             *address = line.as_deref().and_then(announced_address).ok_or_else(|| self.said())?;
         }
-        Ok((Child { process, _announced: announced }, addresses))
+        let (name, log, fallen) = (self.name.clone(), self.log.clone(), self.fallen.clone());
+        let mut watching = JoinSet::new();
+        watching.spawn(async move {
+            // The pipe is closed by its end.
+            while let Ok(Some(_)) = announced.next_line().await {}
+            fallen.tell(format!("{name} has ended by itself; it said: {}", last_line(&log)));
+        });
+        Ok((Child { watching, process }, addresses))
     }
 
     /// What it had to say instead of an address.
     fn said(&self) -> anyhow::Error {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        anyhow!("{} did not start; it said: {}", self.name, log.lines().next_back().unwrap_or("nothing"))
+        anyhow!("{} did not start; it said: {}", self.name, last_line(&self.log))
     }
+}
+
+fn last_line(log: &Path) -> String {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    log.lines().next_back().unwrap_or("nothing").to_owned()
 }
 
 impl Child {
     /// SIGKILL.
     pub(super) async fn kill(mut self) -> anyhow::Result<()> {
+        self.watching.abort_all();
         Ok(self.process.kill().await?)
     }
 
     /// Lets it end by closing its pipe, and makes sure that it did.
     pub(super) async fn end(mut self) {
+        self.watching.abort_all();
         drop(self.process.stdin.take());
         if timeout(END_MAX, self.process.wait()).await.is_err() {
             let _ = self.process.kill().await;

@@ -71,6 +71,11 @@ impl Line {
         self.answers.loses_all.store(false, Ordering::SeqCst);
     }
 
+    /// One more has not arrived, though it came through here.
+    pub(super) fn has_lost(&self) {
+        self.answers.lost.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// How many have not arrived.
     pub fn lost(&self) -> usize {
         self.answers.lost.load(Ordering::SeqCst)

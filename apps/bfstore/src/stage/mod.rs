@@ -7,10 +7,12 @@
 mod balancer;
 mod carrier;
 mod child;
+mod fallen;
 mod line;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::future::Future;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,16 +20,16 @@ use anyhow::{Context, anyhow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use tokio::net::lookup_host;
+use tokio::task::JoinSet;
 
 use balancer::Balancer;
 pub use balancer::{Answer, Backend, Balance, Delivery};
-use carrier::Carrier;
-pub use carrier::ID;
+pub use carrier::EVENT_ID;
 use child::{Child, Part};
+use fallen::Fallen;
 pub use line::Line;
 
-use crate::events::RECEIVERS;
-use crate::ground::{Events, Ground};
+use crate::ground::{Events, Ground, between_services};
 use crate::safeguard::Safeguard;
 use crate::service::Settings;
 use crate::services::NAMES;
@@ -38,8 +40,10 @@ const SENDERS: [&str; 3] = ["order", "payment", "catalogue"];
 /// that over its line instead.
 const BEHIND_LINES: [&str; 3] = ["loyalty", "notification", "storefront"];
 
-/// What the event says by which a word is lost.
-const EVENT: &[u8] = b"order.confirmed";
+/// What the event of a confirmed order says: behind it a word is lost.
+const ORDER_CONFIRMED: &[u8] = b"order.confirmed";
+/// A free port of loopback.
+const FREE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Whether answers can be lost on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +75,8 @@ pub struct Stage {
     set: Set,
     balancers: Vec<Balancer>,
     /// Those between services that speak over a broker, where it is said what becomes of events.
-    carriers: Vec<Carrier>,
+    carriers: JoinSet<()>,
+    fallen: Fallen,
     secrets: BTreeMap<String, String>,
     urls: BTreeMap<String, String>,
     lines: BTreeMap<String, Line>,
@@ -82,20 +87,16 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts everything. `binary` is this program, `folder` exists.
-    pub async fn start(binary: &Path, folder: &Path, lines: Lines) -> anyhow::Result<Stage> {
-        Stage::start_set(binary, folder, Set { lines, ..Set::default() }).await
-    }
-
-    /// The same, set in this way.
-    pub async fn start_set(binary: &Path, folder: &Path, set: Set) -> anyhow::Result<Stage> {
+    /// Starts everything, set in this way. `binary` is this program, `folder` exists.
+    pub async fn start(binary: &Path, folder: &Path, set: Set) -> anyhow::Result<Stage> {
         set.ground.prepare().await?;
-        let carriers = match &set.balance {
-            Some(balance) if set.ground.events != Events::Webhooks => {
+        let fallen = Fallen::default();
+        let carriers = match (&set.balance, set.ground.events.broker()) {
+            (Some(balance), Some(broker)) => {
                 set.ground.sent().prepare_events().await?;
-                carrier::between(&set.ground, folder, balance).await?
+                carrier::between(&*broker, &set.ground, folder, balance, &fallen).await?
             }
-            _ => Vec::new(),
+            _ => JoinSet::new(),
         };
         let secret =
             |name: &str| (name.to_owned(), format!("whsec_{}", STANDARD.encode(rand::random::<[u8; 32]>())));
@@ -105,6 +106,7 @@ impl Stage {
             set,
             balancers: Vec::new(),
             carriers,
+            fallen,
             secrets: SENDERS.map(secret).into(),
             urls: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -112,8 +114,7 @@ impl Stage {
             addresses: BTreeMap::new(),
             flags: BTreeMap::new(),
         };
-        let free = SocketAddr::from(([127, 0, 0, 1], 0));
-        let outside = vec!["outside".into(), "--listen".into(), free.to_string()];
+        let outside = vec!["outside".into(), "--listen".into(), FREE.to_string()];
         let (child, [smtp, http]) = stage.part("outside", outside)?.start().await?;
         stage.running.insert("outside".into(), child);
         stage.urls.insert("smtp".into(), format!("smtp://{smtp}"));
@@ -125,7 +126,7 @@ impl Stage {
             if let (true, Some(broker)) = (behind_line, broker) {
                 stage.lines.insert(name.into(), Line::to(broker).await?);
             }
-            let address = stage.start_service(name, free).await?;
+            let address = stage.start_service(name, FREE).await?;
             let mut reached_at = stage.balanced(name, address).await?;
             if behind_line && broker.is_none() {
                 let line = Line::to(reached_at).await?;
@@ -169,8 +170,13 @@ impl Stage {
         &self.urls[name]
     }
 
-    /// What a service of this name is told.
-    pub fn settings(&self, name: &str, listen: SocketAddr) -> anyhow::Result<Settings> {
+    /// Ready when something has ended that nobody has ended: a process of a service, or what carries events. It says what.
+    pub fn fallen(&self) -> impl Future<Output = anyhow::Error> + Send + use<> {
+        self.fallen.told()
+    }
+
+    /// What a service of this name is told; it listens wherever it likes.
+    pub fn settings(&self, name: &str) -> anyhow::Result<Settings> {
         Ok(Settings {
             name: name.to_owned(),
             database: self.set.ground.database(name, &self.folder)?,
@@ -179,7 +185,7 @@ impl Stage {
                 true => self.set.ground.sent().name,
                 false => self.set.ground.name.clone(),
             },
-            listen,
+            listen: FREE,
             peers: self.urls.clone(),
             secrets: self.secrets.clone(),
             retention: None,
@@ -193,11 +199,32 @@ impl Stage {
     }
 
     /// The next word by which it says that it has an event will not arrive: its answer to a webhook, or its
-    /// acknowledgement to a broker.
+    /// acknowledgement to a broker. Where no line can lose that, it is [taken back](Stage::take_word_back).
     pub fn lose_its_word(&self, name: &str) -> anyhow::Result<()> {
-        match self.set.ground.events.broker()? {
-            None => self.line(name).lose_an_answer(),
-            Some(_) => self.line(name).fall_silent_behind(EVENT),
+        match &self.set.ground.events {
+            Events::Webhooks => self.line(name).lose_an_answer(),
+            broker if broker.behind_line()?.is_some() => self.line(name).fall_silent_behind(ORDER_CONFIRMED),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether that word is lost, or can only be taken back.
+    pub fn has_lost_its_word(&self, name: &str) -> anyhow::Result<bool> {
+        let by_line = match &self.set.ground.events {
+            Events::Webhooks => true,
+            broker => broker.behind_line()?.is_some(),
+        };
+        Ok(!by_line || self.line(name).lost() == 1)
+    }
+
+    /// When it is dead: the broker has not heard its word, also where no line could lose it.
+    pub async fn take_word_back(&self, name: &str) -> anyhow::Result<()> {
+        let Some(broker) = self.set.ground.events.broker() else { return Ok(()) };
+        for (sender, receiver) in between_services().filter(|(_, receiver)| *receiver == name) {
+            if broker.take_back(&self.set.ground.route(sender, receiver)).await? {
+                self.line(name).has_lost();
+            }
         }
         Ok(())
     }
@@ -238,10 +265,11 @@ impl Stage {
     }
 
     async fn start_service(&mut self, name: &str, listen: SocketAddr) -> anyhow::Result<SocketAddr> {
-        let Settings { database, events, place, peers, .. } = self.settings(name, listen)?;
-        let mut events = events.text().to_owned();
+        let Settings { database, events, place, peers, .. } = self.settings(name)?;
         let line = self.lines.get(name).filter(|_| consumes(name));
-        if let (Some(mut broker), Some(line)) = (self.set.ground.events.broker()?, line) {
+        let broker = events.behind_line()?;
+        let mut events = events.text().to_owned();
+        if let (Some(mut broker), Some(line)) = (broker, line) {
             broker.set_host(Some("127.0.0.1"))?;
             broker.set_port(Some(line.address().port())).map_err(|()| anyhow!("a broker has a port"))?;
             events = broker.into();
@@ -258,9 +286,9 @@ impl Stage {
         Ok(address)
     }
 
-    /// The broker from which it gets events.
+    /// The broker from which it gets events over a line.
     async fn broker_of(&self, name: &str) -> anyhow::Result<Option<SocketAddr>> {
-        let Some(broker) = self.set.ground.events.broker()? else { return Ok(None) };
+        let Some(broker) = self.set.ground.events.behind_line()? else { return Ok(None) };
         if !consumes(name) {
             return Ok(None);
         }
@@ -279,11 +307,12 @@ impl Stage {
             secrets: serde_json::to_string(&self.secrets)?,
             without: self.set.without,
             log: self.folder.join(format!("{name}.log")),
+            fallen: self.fallen.clone(),
         })
     }
 }
 
 /// Whether it gets events of other services.
 fn consumes(name: &str) -> bool {
-    RECEIVERS.iter().any(|(sender, receiver)| *receiver == name && NAMES.contains(sender))
+    between_services().any(|(_, receiver)| receiver == name)
 }

@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::events::RECEIVERS;
+use crate::ground::between_services;
+use crate::ledgers::{Ledgers, Query};
 use crate::outside::Happened;
 use crate::services::NAMES;
-use crate::story::ledgers::{Ledgers, Query};
 
 /// The business's own tables.
 const OWN: &[(&str, &str, &str)] = &[
@@ -26,8 +26,23 @@ const OWN: &[(&str, &str, &str)] = &[
     ("notification", "requests", "SELECT order_id, count(*), sum(made) FROM requests GROUP BY 1"),
     ("loyalty", "points", "SELECT customer_id, points FROM points"),
 ];
-/// The layer's tables, which every service has.
-const LAYER: &[(&str, Query)] = &[
+/// The layer's tables, which every service has, under names that both databases know.
+const LAYER: &[(&str, &str)] = &[
+    (
+        "incoming",
+        "SELECT source, CASE state WHEN 0 THEN 'failing' WHEN 1 THEN 'processed' WHEN 2 THEN 'rejected'
+            WHEN 3 THEN 'superseded' ELSE 'parked' END, count(*) FROM {inbox} GROUP BY 1, 2",
+    ),
+    (
+        "again",
+        "SELECT source, CASE state WHEN 1 THEN 'processed' ELSE 'other' END, 'by', handler, count(*)
+            FROM {inbox} WHERE round > 0 GROUP BY 1, 2, 4",
+    ),
+    ("effects", "SELECT key FROM {effects}"),
+    ("versions", "SELECT entity, version FROM {projections}"),
+];
+/// Those that each database has in words of its own.
+const LAYER_BY_DATABASE: &[(&str, Query<'static>)] = &[
     (
         "operations",
         Query {
@@ -55,17 +70,6 @@ const LAYER: &[(&str, Query)] = &[
         },
     ),
     (
-        "incoming",
-        Query {
-            sqlite: "SELECT source, CASE state WHEN 0 THEN 'failing' WHEN 1 THEN 'processed'
-                WHEN 2 THEN 'rejected' WHEN 3 THEN 'superseded' ELSE 'parked' END, count(*)
-                FROM onefold_inbox GROUP BY 1, 2",
-            postgres: "SELECT convert_from(source, 'UTF8'), CASE state WHEN 0 THEN 'failing'
-                WHEN 1 THEN 'processed' WHEN 2 THEN 'rejected' WHEN 3 THEN 'superseded' ELSE 'parked' END, count(*)
-                FROM onefold.inbox GROUP BY 1, 2",
-        },
-    ),
-    (
         "evidence",
         Query {
             sqlite: "SELECT CASE kind WHEN 0 THEN 'unknown' WHEN 3 THEN 'late_success' WHEN 4 THEN 'happened'
@@ -76,15 +80,6 @@ const LAYER: &[(&str, Query)] = &[
                 WHEN 5 THEN 'did_not_happen' ELSE 'other' END, count(*)
                 FROM onefold.events JOIN onefold.operations USING (id)
                 WHERE kind <> 6 AND operation <> 'FulfilOrder' GROUP BY 1",
-        },
-    ),
-    (
-        "again",
-        Query {
-            sqlite: "SELECT source, CASE state WHEN 1 THEN 'processed' ELSE 'other' END, 'by', handler, count(*)
-                FROM onefold_inbox WHERE round > 0 GROUP BY 1, 2, 4",
-            postgres: "SELECT convert_from(source, 'UTF8'), CASE state WHEN 1 THEN 'processed' ELSE 'other' END, 'by',
-                convert_from(handler, 'UTF8'), count(*) FROM onefold.inbox WHERE round > 0 GROUP BY 1, 2, 4",
         },
     ),
     (
@@ -105,20 +100,6 @@ const LAYER: &[(&str, Query)] = &[
         },
     ),
     (
-        "effects",
-        Query {
-            sqlite: "SELECT key FROM onefold_effects",
-            postgres: "SELECT convert_from(key, 'UTF8') FROM onefold.effects",
-        },
-    ),
-    (
-        "versions",
-        Query {
-            sqlite: "SELECT entity, version FROM onefold_projections",
-            postgres: "SELECT convert_from(entity, 'UTF8'), version FROM onefold.projections",
-        },
-    ),
-    (
         "superseded",
         Query {
             sqlite: "SELECT entity, version FROM onefold_superseded",
@@ -127,7 +108,7 @@ const LAYER: &[(&str, Query)] = &[
     ),
 ];
 /// What has not come to its end yet.
-const OPEN: Query = Query {
+const OPEN: Query<'static> = Query {
     sqlite: "SELECT (SELECT count(*) FROM onefold_outbox_open WHERE state <> 3)
         + (SELECT count(*) FROM onefold_operations LEFT JOIN onefold_outcomes USING (seq)
            WHERE coalesce(state, 5) = 5)",
@@ -137,24 +118,20 @@ const OPEN: Query = Query {
 const CUSTOMER: &str = "SELECT customer_id FROM orders WHERE order_id =";
 const ORDERS_OPEN: &str = "SELECT count(*) FROM orders WHERE status = 'placed'";
 /// How often events were sent that have arrived by now.
-const SENDINGS: Query = Query {
+const SENDINGS: Query<'static> = Query {
     sqlite: "SELECT coalesce(sum(attempt), 0) FROM onefold_outbox_done JOIN onefold_outbox USING (seq)
         WHERE destination <> 'mail'",
     postgres: "SELECT coalesce(sum(attempt), 0) FROM onefold.outbox_done JOIN onefold.outbox USING (place)
         WHERE destination <> 'mail'",
 };
 /// Events that a broker has taken, with their receivers.
-const TAKEN: Query = Query {
+const TAKEN: Query<'static> = Query {
     sqlite: "SELECT destination || ' ' || id FROM onefold_outbox_done JOIN onefold_outbox USING (seq)",
     postgres: "SELECT convert_from(destination, 'UTF8') || ' ' || convert_from(id, 'UTF8')
         FROM onefold.outbox_done JOIN onefold.outbox USING (place)",
 };
 /// Events that a receiver is done with, with their senders.
-const DONE: Query = Query {
-    sqlite: "SELECT source || ' ' || message FROM onefold_inbox WHERE state <> 0 AND round = 0",
-    postgres: "SELECT convert_from(source, 'UTF8') || ' ' || convert_from(message, 'UTF8')
-        FROM onefold.inbox WHERE state <> 0 AND round = 0",
-};
+const DONE: &str = "SELECT source || ' ' || message FROM {inbox} WHERE state <> 0 AND round = 0";
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -168,13 +145,16 @@ impl Books {
         let mut books = Books::default();
         for name in NAMES {
             for (_, table, sql) in OWN.iter().filter(|(of, ..)| *of == name) {
-                books.add(name, table, ledgers.lines(name, sql).await?);
+                books.add(name, table, ledgers.ask(name, *sql).await?);
             }
-            for (table, query) in LAYER {
+            for (table, sql) in LAYER {
+                books.add(name, table, ledgers.ask(name, *sql).await?);
+            }
+            for (table, query) in LAYER_BY_DATABASE {
                 books.add(name, table, ledgers.ask(name, *query).await?);
             }
         }
-        let known = ledgers.lines("payment", "SELECT payment_attempt_id, charge FROM captures").await?;
+        let known = ledgers.ask("payment", "SELECT payment_attempt_id, charge FROM captures").await?;
         let captures = happened.captures.iter().map(|captured| {
             let key = if known.contains(&format!("{} {}", captured.key, captured.charge)) {
                 "under its own key"
@@ -200,7 +180,7 @@ impl Books {
     async fn left(ledgers: &Ledgers) -> anyhow::Result<bool> {
         let mut open = ledgers.count("order", ORDERS_OPEN).await?;
         for name in NAMES {
-            open += ledgers.counted(name, OPEN).await?;
+            open += ledgers.count(name, OPEN).await?;
         }
         Ok(open == 0)
     }
@@ -208,7 +188,7 @@ impl Books {
     /// Whether the receivers are done with every event that a broker has taken for them. Where there is no broker, who
     /// takes an event is done with it.
     async fn handled(ledgers: &Ledgers) -> anyhow::Result<bool> {
-        for (sender, receiver) in RECEIVERS.iter().filter(|(sender, _)| NAMES.contains(sender)) {
+        for (sender, receiver) in between_services() {
             let (taken, done) = (ledgers.ask(sender, TAKEN).await?, ledgers.ask(receiver, DONE).await?);
             let done = of(&done, sender);
             if !of(&taken, receiver).is_subset(&done) {
@@ -222,7 +202,7 @@ impl Books {
     pub async fn sendings(ledgers: &Ledgers) -> anyhow::Result<usize> {
         let mut counted = 0;
         for name in NAMES {
-            counted += ledgers.counted(name, SENDINGS).await?;
+            counted += ledgers.count(name, SENDINGS).await?;
         }
         Ok(counted as usize)
     }
@@ -264,12 +244,12 @@ impl Books {
     /// Lamps are delivered, until there are so many.
     pub async fn restock(ledgers: &Ledgers, lamps: usize) -> anyhow::Result<()> {
         let restock = format!("UPDATE stock SET available = {lamps} WHERE product = 'lamp'");
-        ledgers.change("inventory", &restock).await
+        ledgers.change("inventory", restock.as_str()).await
     }
 
     /// Whose order this is, if there is one.
     pub async fn customer_of(ledgers: &Ledgers, order_id: i64) -> anyhow::Result<Option<String>> {
-        Ok(ledgers.lines("order", &format!("{CUSTOMER} {order_id}")).await?.into_iter().next())
+        Ok(ledgers.ask("order", format!("{CUSTOMER} {order_id}").as_str()).await?.into_iter().next())
     }
 
     fn add(&mut self, of: &str, table: &str, lines: Vec<String>) {

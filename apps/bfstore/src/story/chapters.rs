@@ -207,27 +207,35 @@ impl Chapter {
         down_for: Duration,
     ) -> anyhow::Result<Played> {
         let mut play = Play::start(binary, folder, ground, down_for).await?;
-        match self.name {
-            "1" => answer_lost(&mut play).await?,
-            "2" => at_once(&mut play).await?,
-            "3" => other_basket(&mut play).await?,
-            "4" => nothing(&mut play).await?,
-            "5a" => capture_answer_lost(&mut play).await?,
-            "5b" => capture_lands_late(&mut play).await?,
-            "5c" => capture_refused(&mut play).await?,
-            "6" => consumer_killed(&mut play).await?,
-            "7" => mail_answer_lost(&mut play).await?,
-            "8" => stale_price(&mut play).await?,
-            "9" => people::bug(&mut play).await?,
-            "10" => people::dead_letter(&mut play).await?,
-            "11" => keys::another_checkout(&mut play).await?,
-            "12" => keys::expired_key(&mut play).await?,
-            "13" => outages::payment_is_down(&mut play).await?,
-            "14" => locks::locked(&mut play).await?,
-            _ => people::mark_alone(&mut play).await?,
+        let fallen = play.stage.fallen();
+        tokio::select! {
+            happened = self.happen(&mut play) => happened?,
+            fallen = fallen => return Err(fallen),
         }
-        play.rest().await?;
         play.end().await
+    }
+
+    async fn happen(&self, play: &mut Play) -> anyhow::Result<()> {
+        match self.name {
+            "1" => answer_lost(play).await?,
+            "2" => at_once(play).await?,
+            "3" => other_basket(play).await?,
+            "4" => nothing(play).await?,
+            "5a" => capture_answer_lost(play).await?,
+            "5b" => capture_lands_late(play).await?,
+            "5c" => capture_refused(play).await?,
+            "6" => consumer_killed(play).await?,
+            "7" => mail_answer_lost(play).await?,
+            "8" => stale_price(play).await?,
+            "9" => people::bug(play).await?,
+            "10" => people::dead_letter(play).await?,
+            "11" => keys::another_checkout(play).await?,
+            "12" => keys::expired_key(play).await?,
+            "13" => outages::payment_is_down(play).await?,
+            "14" => locks::locked(play).await?,
+            _ => people::mark_alone(play).await?,
+        }
+        play.rest().await
     }
 }
 
@@ -296,10 +304,11 @@ async fn consumer_killed(play: &mut Play) -> anyhow::Result<()> {
     play.order().await?;
     let lost = async |play: &Play| {
         let handled = play.ledgers.count("loyalty", "SELECT count(*) FROM points").await? == 1;
-        Ok(handled && play.stage.line("loyalty").lost() == 1)
+        Ok(handled && play.stage.has_lost_its_word("loyalty")?)
     };
     play.until("loyalty has handled the event and its word of it is lost", lost).await?;
     play.kill("loyalty").await?;
+    play.stage.take_word_back("loyalty").await?;
     play.stage.start_again("loyalty").await?;
     play.repeated("loyalty", 1).await
 }

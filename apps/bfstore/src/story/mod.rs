@@ -3,7 +3,6 @@
 
 mod books;
 mod chapters;
-mod ledgers;
 mod operator;
 pub(crate) mod play;
 pub(crate) mod shopper;
@@ -20,7 +19,6 @@ use crate::ground::Ground;
 pub use books::Books;
 pub(crate) use chapters::FORGET;
 pub use chapters::{CHAPTERS, Chapter};
-pub use ledgers::Ledgers;
 pub use play::Played;
 
 /// How long payment is down in the story.

@@ -1,6 +1,5 @@
 //! One chapter while it is played: the stage, a shopper, and what was tried.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,12 +8,13 @@ use onefold::Key;
 use onefold::messages::{Message, Sending};
 use tokio::time::{Instant, sleep};
 
+use crate::brokers::SERVER_REMEMBERS;
 use crate::events::{self, Event};
-use crate::ground::{Events, Ground, SERVER_REMEMBERS};
+use crate::ground::{Events, Ground};
+use crate::ledgers::Ledgers;
 use crate::outside::Happened;
 use crate::stage::{Lines, Set, Stage};
 use crate::story::Books;
-use crate::story::ledgers::{Ledgers, Query};
 use crate::story::operator::Operator;
 use crate::story::shopper::{Got, Shopper};
 
@@ -23,10 +23,7 @@ const REST_WITHIN: Duration = Duration::from_secs(90);
 /// How often it is looked whether it has.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The messages that were handled.
-const MARKS: Query = Query {
-    sqlite: "SELECT message FROM onefold_inbox WHERE state <> 0",
-    postgres: "SELECT convert_from(message, 'UTF8') FROM onefold.inbox WHERE state <> 0",
-};
+const MARKS: &str = "SELECT message FROM {inbox} WHERE state <> 0";
 
 /// A chapter while it is played.
 pub(crate) struct Play {
@@ -38,7 +35,7 @@ pub(crate) struct Play {
     sendings: usize,
     kills: usize,
     /// How long payment is down, where it is.
-    pub(crate) down_for: Duration,
+    pub(super) down_for: Duration,
 }
 
 /// A chapter that was played.
@@ -61,12 +58,12 @@ impl Play {
         down_for: Duration,
     ) -> anyhow::Result<Play> {
         let set = Set { lines: Lines::CanLose, ground: ground.clone(), ..Set::default() };
-        Play::on(Stage::start_set(binary, folder, set).await?, down_for).await
+        Play::on(Stage::start(binary, folder, set).await?, down_for).await
     }
 
     /// On a stage that stands.
     pub(crate) async fn on(stage: Stage, down_for: Duration) -> anyhow::Result<Play> {
-        let ledgers = Ledgers::of(&stage).await?;
+        let ledgers = Ledgers::at(stage.ground(), stage.folder()).await?;
         let shopper = Shopper::at(stage.url("storefront"), stage.url("outside"))?;
         Ok(Play { stage, ledgers, shopper, submits: 0, sendings: 0, kills: 0, down_for })
     }
@@ -108,7 +105,7 @@ impl Play {
 
     /// The catalogue tells the storefront of a product, in a message of this id.
     pub(crate) async fn catalogue(&mut self, id: &str, cents: i64, version: i64) -> anyhow::Result<()> {
-        let catalogue = self.stage.settings("catalogue", SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let catalogue = self.stage.settings("catalogue")?;
         let event = Event::ProductChanged { product: "lamp".into(), cents, version };
         let message = event.to("storefront", id, "product-lamp", id).map_err(anyhow::Error::from_boxed)?;
         let message = Message { id: Key::new(id)?, ..message };
@@ -157,15 +154,15 @@ impl Play {
     }
 
     /// Ends it and starts it again with these settings, as a deployment does.
-    pub(crate) async fn deploy(&mut self, name: &str, settings: &[&str]) -> anyhow::Result<()> {
+    pub(super) async fn deploy(&mut self, name: &str, settings: &[&str]) -> anyhow::Result<()> {
         self.kill(name).await?;
         self.stage.set(name, settings);
         self.stage.start_again(name).await
     }
 
     /// The first line that this query has at the service's database.
-    pub(crate) async fn line_of(&self, service: &str, sql: &str) -> anyhow::Result<String> {
-        Ok(self.ledgers.seen(service, sql).await?.into_iter().next().unwrap_or_default())
+    pub(super) async fn line_of(&self, service: &str, sql: &str) -> anyhow::Result<String> {
+        Ok(self.ledgers.ask(service, sql).await?.into_iter().next().unwrap_or_default())
     }
 
     /// A person at the store of this service.

@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use onefold::client::{once_client, reqwest};
 use serde_json::Value;
 
-use crate::outside::{Fault, Happened};
+use crate::outside::{Fault, Happened, Held};
 use crate::rpc::Known;
 
 /// Nobody in the story waits longer for an answer.
@@ -96,6 +96,19 @@ impl Shopper {
         let told = self.http.post(format!("{}/mails/{to}/unanswered", self.outside)).send().await?;
         ensure!(told.status().is_success(), "the outside world does not listen");
         Ok(())
+    }
+
+    /// Tells the mail server to take the next mail for this recipient, and to hold its answer.
+    pub async fn hold_answer_to_mail(&self, to: &str) -> anyhow::Result<()> {
+        let told = self.http.post(format!("{}/mails/{to}/held", self.outside)).send().await?;
+        ensure!(told.status().is_success(), "the outside world does not listen");
+        Ok(())
+    }
+
+    /// What has become of that mail.
+    pub async fn held_mail(&self, to: &str) -> anyhow::Result<Option<Held>> {
+        let answer = self.http.get(format!("{}/mails/{to}/held", self.outside)).send().await?;
+        Ok(serde_json::from_slice(&answer.bytes().await?)?)
     }
 
     /// What was late at the provider lands now.

@@ -83,10 +83,15 @@ impl Scene {
         let balance: Arc<dyn Balance> =
             Arc::new(RefusesOnce { at: self.refused(), done: AtomicBool::new(false) });
         let set = Set { lines: Lines::CanLose, ground: ground.renamed(), balance: Some(balance), without };
-        let mut play = Play::on(Stage::start_set(binary, folder.path(), set).await?, Duration::ZERO).await?;
-        let said = match self.happen(&mut play).await {
-            Ok(()) => play.rest().await,
-            Err(error) => Err(error),
+        let mut play = Play::on(Stage::start(binary, folder.path(), set).await?, Duration::ZERO).await?;
+        let fallen = play.stage.fallen();
+        let happened = async {
+            self.happen(&mut play).await?;
+            play.rest().await
+        };
+        let said = tokio::select! {
+            happened = happened => happened,
+            fallen = fallen => Err(fallen),
         };
         said.with_context(|| format!("{}, without {without:?}", self.happens))?;
         Ok(self.counted(&play.end().await?.books))
@@ -111,7 +116,7 @@ impl Scene {
                 told_of_an_order(play.buy(&checkout_id).await)?;
                 play.rest().await?;
                 play.kill("order").await?;
-                play.ledgers.by_hand("order", FORGET).await?;
+                play.ledgers.change("order", FORGET).await?;
                 play.stage.start_again("order").await?;
                 told_of_an_order(play.buy(&checkout_id).await)
             }

@@ -63,6 +63,18 @@ async fn what_the_mock_refuses_for_now_is_repeated_and_what_cannot_be_sent_is_re
 }
 
 #[tokio::test]
+async fn message_without_an_address_goes_to_the_sinks_own_topic_of_the_mock_and_is_refused_without_one() {
+    let cluster = Kind::Mock.cluster("a topic of the sink's own", 1).await.unwrap();
+    let message = Message { address: String::new(), ..cluster.message("m-1", None, "one") };
+    let sending = cluster.sink().send(&message).await;
+    assert!(matches!(sending, Sending::Refused { .. }), "{sending:?}");
+    let sink = cluster.sink().default_topic(&cluster.topic);
+    assert_eq!(sink.send(&message).await, Sending::Accepted);
+    assert_eq!(sink.send_all(vec![message]).await, [Sending::Accepted]);
+    assert_eq!(cluster.left(0).await, Some(2));
+}
+
+#[tokio::test]
 async fn messages_that_the_mock_gets_together_have_an_answer_each_and_share_its_slowness() {
     const ROUND_TRIP: Duration = Duration::from_secs(1);
     const TOGETHER: u32 = 30;

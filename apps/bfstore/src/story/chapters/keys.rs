@@ -2,8 +2,8 @@
 
 use anyhow::ensure;
 
+use crate::ledgers::Query;
 use crate::story::chapters::Chapter;
-use crate::story::ledgers::Query;
 use crate::story::play::Play;
 use crate::story::shopper::Got;
 
@@ -60,7 +60,7 @@ pub(super) const AN_EXPIRED_KEY: Chapter = Chapter {
 /// Long enough to buy something, short enough to wait for its end. Seconds.
 const RETENTION: &str = "--retention=8";
 /// What the sweeper leaves in the end, when the tombstone's time is over as well.
-pub(crate) const FORGET: Query = Query {
+pub(crate) const FORGET: Query<'static> = Query {
     sqlite: "
         DELETE FROM onefold_outcomes WHERE seq IN (SELECT seq FROM onefold_operations WHERE operation = 'PlaceOrder');
         DELETE FROM onefold_operations WHERE operation = 'PlaceOrder'",
@@ -92,7 +92,7 @@ pub(super) async fn expired_key(play: &mut Play) -> anyhow::Result<()> {
 
     // Weeks later nothing of the record is left. What protects now is the order itself.
     play.kill("order").await?;
-    play.ledgers.by_hand("order", FORGET).await?;
+    play.ledgers.change("order", FORGET).await?;
     play.stage.set("order", &[]);
     play.stage.start_again("order").await?;
     let got = play.buy(&checkout_id).await;

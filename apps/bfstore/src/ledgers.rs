@@ -11,14 +11,13 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 use crate::ground::{self, Ground};
 use crate::services::NAMES;
-use crate::stage::Stage;
 
 /// How long a query waits for a database that is being written.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What stands in the layer's tables, under names and in words that both databases have: `{operations}` in a query that is
-/// [seen](Ledgers::seen), and so on.
-const LAYER: [(&str, Query); 4] = [
+/// What stands in the layer's tables, under names and in words that both databases have: `{operations}` in a query, and so
+/// on.
+const LAYER: [(&str, Query<'static>); 4] = [
     (
         "{operations}",
         Query {
@@ -31,9 +30,10 @@ const LAYER: [(&str, Query); 4] = [
     (
         "{inbox}",
         Query {
-            sqlite: "(SELECT consumer, message, state, duplicates FROM onefold_inbox) AS inbox",
-            postgres: "(SELECT convert_from(consumer, 'UTF8') AS consumer, convert_from(message, 'UTF8') AS message,
-                state, duplicates FROM onefold.inbox) AS inbox",
+            sqlite: "(SELECT consumer, source, message, handler, state, round, duplicates FROM onefold_inbox) AS inbox",
+            postgres: "(SELECT convert_from(consumer, 'UTF8') AS consumer, convert_from(source, 'UTF8') AS source,
+                convert_from(message, 'UTF8') AS message, convert_from(handler, 'UTF8') AS handler, state, round,
+                duplicates FROM onefold.inbox) AS inbox",
         },
     ),
     (
@@ -60,19 +60,21 @@ enum Ledger {
     Postgres(Client),
 }
 
-/// A query, where the databases need it in words of their own.
+/// A query or a change, in the words of either database.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Query {
-    pub(crate) sqlite: &'static str,
-    pub(crate) postgres: &'static str,
+pub struct Query<'q> {
+    pub(crate) sqlite: &'q str,
+    pub(crate) postgres: &'q str,
+}
+
+impl<'q> From<&'q str> for Query<'q> {
+    /// In words that both understand.
+    fn from(sql: &'q str) -> Query<'q> {
+        Query { sqlite: sql, postgres: sql }
+    }
 }
 
 impl Ledgers {
-    /// Those of a stage that runs.
-    pub async fn of(stage: &Stage) -> anyhow::Result<Ledgers> {
-        Ledgers::at(stage.ground(), stage.folder()).await
-    }
-
     /// Those on this ground, with files in this folder.
     pub async fn at(ground: &Ground, folder: &Path) -> anyhow::Result<Ledgers> {
         let mut ledgers = BTreeMap::new();
@@ -88,63 +90,12 @@ impl Ledgers {
     }
 
     /// The rows of a query at a service's database, each as one line.
-    pub async fn lines(&self, service: &str, sql: &str) -> anyhow::Result<Vec<String>> {
-        self.told(service, sql, sql).await
-    }
-
-    /// The number that a query has as its first row.
-    pub async fn count(&self, service: &str, sql: &'static str) -> anyhow::Result<u64> {
-        self.counted(service, Query { sqlite: sql, postgres: sql }).await
-    }
-
-    pub(super) async fn counted(&self, service: &str, query: Query) -> anyhow::Result<u64> {
-        let lines = self.ask(service, query).await?;
-        Ok(lines.first().context("nothing was counted")?.parse()?)
-    }
-
-    /// The rows of a query in which the layer's tables are named as `LAYER` does.
-    pub async fn seen(&self, service: &str, sql: &str) -> anyhow::Result<Vec<String>> {
-        let told = |text: fn(&Query) -> &'static str| {
-            LAYER.iter().fold(sql.to_owned(), |sql, (name, query)| sql.replace(name, text(query)))
-        };
-        self.told(service, &told(|query| query.sqlite), &told(|query| query.postgres)).await
-    }
-
-    pub(crate) async fn ask(&self, service: &str, query: Query) -> anyhow::Result<Vec<String>> {
-        self.told(service, query.sqlite, query.postgres).await
-    }
-
-    /// Changes a database behind its service's back.
-    pub(crate) async fn by_hand(&self, service: &str, change: Query) -> anyhow::Result<()> {
-        self.changed(service, change.sqlite, change.postgres).await
-    }
-
-    /// The same in words that both databases understand.
-    pub(super) async fn change(&self, service: &str, sql: &str) -> anyhow::Result<()> {
-        self.changed(service, sql, sql).await
-    }
-
-    async fn changed(&self, service: &str, sqlite: &str, postgres: &str) -> anyhow::Result<()> {
+    pub async fn ask(&self, service: &str, query: impl Into<Query<'_>>) -> anyhow::Result<Vec<String>> {
+        let query = query.into();
         match self.of_service(service)? {
-            Ledger::Sqlite(path) => {
-                let database = Connection::open(path)?;
-                database.busy_timeout(LOCK_WAIT_MAX)?;
-                database.execute_batch(sqlite)?;
-            }
-            Ledger::Postgres(client) => client.batch_execute(postgres).await?,
-        }
-        Ok(())
-    }
-
-    fn of_service(&self, service: &str) -> anyhow::Result<&Ledger> {
-        self.0.get(service).with_context(|| format!("{service} has no database"))
-    }
-
-    async fn told(&self, service: &str, sqlite: &str, postgres: &str) -> anyhow::Result<Vec<String>> {
-        match self.of_service(service)? {
-            Ledger::Sqlite(path) => rows(path, sqlite),
+            Ledger::Sqlite(path) => rows(path, &told(query.sqlite, |layer| layer.sqlite)),
             Ledger::Postgres(client) => {
-                let answers = client.simple_query(postgres).await?;
+                let answers = client.simple_query(&told(query.postgres, |layer| layer.postgres)).await?;
                 let lines = answers.iter().filter_map(|answer| match answer {
                     SimpleQueryMessage::Row(row) => {
                         let cells: Vec<&str> =
@@ -157,6 +108,35 @@ impl Ledgers {
             }
         }
     }
+
+    /// The number that a query has as its first row.
+    pub async fn count(&self, service: &str, query: impl Into<Query<'_>>) -> anyhow::Result<u64> {
+        let lines = self.ask(service, query).await?;
+        Ok(lines.first().context("nothing was counted")?.parse()?)
+    }
+
+    /// Changes a database behind its service's back.
+    pub(crate) async fn change(&self, service: &str, change: impl Into<Query<'_>>) -> anyhow::Result<()> {
+        let change = change.into();
+        match self.of_service(service)? {
+            Ledger::Sqlite(path) => {
+                let database = Connection::open(path)?;
+                database.busy_timeout(LOCK_WAIT_MAX)?;
+                database.execute_batch(change.sqlite)?;
+            }
+            Ledger::Postgres(client) => client.batch_execute(change.postgres).await?,
+        }
+        Ok(())
+    }
+
+    fn of_service(&self, service: &str) -> anyhow::Result<&Ledger> {
+        self.0.get(service).with_context(|| format!("{service} has no database"))
+    }
+}
+
+/// The query with the layer's tables as one database has them.
+fn told(sql: &str, of: fn(&Query<'static>) -> &'static str) -> String {
+    LAYER.iter().fold(sql.to_owned(), |sql, (name, layer)| sql.replace(name, of(layer)))
 }
 
 /// The rows of a query at a file, each as one line.
