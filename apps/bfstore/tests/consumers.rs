@@ -1,8 +1,6 @@
 //! A service whose consumer has ended for good ends with an error, and the stage says so: nobody waits for events that do
 //! not come any more.
 
-mod servers;
-
 use std::path::Path;
 use std::time::Duration;
 

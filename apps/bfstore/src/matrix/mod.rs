@@ -1,6 +1,6 @@
 //! The matrix: the ten sources of repetition, each at each of the five effects of a checkout, while every service is
 //! killed at random. In the end every checkout has one order, one reservation, one capture, one mail and one award, in all
-//! databases and outside. Beside them [prices](catalogue) are told again and in the wrong order, and the newest stands.
+//! databases and outside. Beside them prices are told again and in the wrong order, and the newest stands.
 //!
 //! The seed deals the sources and the deaths. Which request is on its way when a service dies is left to the machine.
 
