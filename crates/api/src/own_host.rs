@@ -17,7 +17,7 @@ pub(crate) async fn only(request: Request, next: Next) -> Response {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
     if headers.contains_key(header::ORIGIN) || !host.is_none_or(is_own) {
         let detail =
-            "the admin listener is asked by its address (127.0.0.1, [::1] or localhost), not from a web page";
+            "this listener is asked by its address (127.0.0.1, [::1] or localhost), not from a web page";
         return Refusal::new(Problem::Forbidden, detail).into_response();
     }
     next.run(request).await

@@ -58,7 +58,7 @@ pub(crate) struct Inner {
 }
 
 impl Engine {
-    /// An engine over this store. `surface` is the label of its metrics: `gateway`, `cli`.
+    /// An engine over this store. `surface` is the label of its metrics: `gateway`, `relay`, `library`, `cli`.
     pub fn new(store: Arc<dyn OperationStore>, surface: &'static str, limits: Limits) -> Engine {
         let signals = Signals::new(surface, store.name());
         let owner = format!("{}-{:016x}", std::process::id(), rand::random::<u64>());

@@ -44,6 +44,7 @@ const FOR_BENCHMARKS: &[&str] = &[
     "engine",
     "messages",
     "broker-nats",
+    "broker-rabbitmq",
     "onefold",
     "sqlx",
     "testkit",
