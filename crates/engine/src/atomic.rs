@@ -113,7 +113,7 @@ impl<S: AtomicStore> AtomicEngine<S> {
         work: &mut S::Work,
         patience: &mut Patience<'_>,
     ) -> Result<Performed, Refusal> {
-        let mut entry = Entry::New(Box::new(self.engine.claim(call, id)));
+        let mut entry = Entry::New(Box::new(self.engine.claim(call, id, self.engine.0.owner.clone())));
         let mut stood: Option<Record> = None;
         let mut reruns = Reruns::default();
         let mut pause = HELD_POLL_MIN;
@@ -173,10 +173,17 @@ impl<S: AtomicStore> AtomicEngine<S> {
                     match self.engine.stands(call, id, *read, asked, leader.flight(), patience).await {
                         Stands::Enter(record) => {
                             entry = match &record {
-                                Some(found) => {
-                                    Entry::Next(Box::new(self.engine.beginning(call, &found.0, found.1)))
-                                }
-                                None => Entry::New(Box::new(self.engine.claim(call, id))),
+                                Some(found) => Entry::Next(Box::new(self.engine.beginning(
+                                    call,
+                                    &found.0,
+                                    found.1,
+                                    self.engine.0.owner.clone(),
+                                ))),
+                                None => Entry::New(Box::new(self.engine.claim(
+                                    call,
+                                    id,
+                                    self.engine.0.owner.clone(),
+                                ))),
                             };
                             stood = record.map(|found| found.0);
                         }
@@ -214,7 +221,8 @@ pub enum Stood {
 impl Engine {
     /// The claim of a call, for a transaction that the caller owns.
     pub fn claim_of(&self, call: &Call) -> Claim {
-        self.claim(call, call.identity.id(self.identity_key(), call.contract.key.time))
+        let id = call.identity.id(self.identity_key(), call.contract.key.time);
+        self.claim(call, id, self.0.owner.clone())
     }
 
     /// What the record that such a claim found means for the call. Nobody is waited for.
@@ -222,7 +230,7 @@ impl Engine {
         let id = call.identity.id(self.identity_key(), call.contract.key.time);
         let decision = decide(read.record.as_ref(), &request(call), &call.contract, read.now);
         if let (Decision::Begin | Decision::TakeOver { .. }, Some(record)) = (&decision, &read.record) {
-            return Stood::Free(Box::new(self.beginning(call, record, read.now)));
+            return Stood::Free(Box::new(self.beginning(call, record, read.now, self.0.owner.clone())));
         }
         let known = Known { id, decision, record: read.record.map(Arc::new), now: read.now };
         self.note(call, &known);

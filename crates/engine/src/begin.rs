@@ -13,7 +13,7 @@ use onefold_store::{Advance, Advanced, Also, Claim, Promise, Start, Step};
 use crate::{Call, Engine, Refusal};
 
 impl Engine {
-    pub(crate) fn claim(&self, call: &Call, id: OperationId) -> Claim {
+    pub(crate) fn claim(&self, call: &Call, id: OperationId, owner: String) -> Claim {
         Claim {
             id,
             scope: call.identity.scope.clone(),
@@ -22,7 +22,7 @@ impl Engine {
             correlation_id: call.correlation_id.clone(),
             fingerprint: call.fingerprint,
             ignored: call.contract.fingerprint.ignore.clone(),
-            owner: self.0.owner.clone(),
+            owner,
             lease: call.contract.lease,
             promise: promise(&call.contract, 1),
             live_keys_max: self.0.limits.live_keys_per_scope,
@@ -31,24 +31,28 @@ impl Engine {
     }
 
     /// The next attempt of a record that is free, expired, whose lease is over, or whose lost attempt may be followed by
-    /// another. Only where nothing happened before does an attempt that nobody performs say that nothing has.
+    /// another; and who owns it then. Only where nothing happened before does an attempt that nobody performs say that
+    /// nothing has.
     pub(crate) async fn begin_next(
         &self,
         call: &Call,
         record: &Record,
         now: StoreTime,
-    ) -> Result<Advanced, Refusal> {
+    ) -> Result<(Advanced, String), Refusal> {
         let free = record.state == State::Failed;
         let asking = free.then(|| self.0.forsaken.asking(record.id, record.attempt + 1));
-        let advanced = self.answered(self.0.store.advance(self.beginning(call, record, now)).await)?;
+        let owner =
+            asking.as_ref().map_or_else(|| self.0.owner.clone(), |asking| asking.owner(&self.0.owner));
+        let beginning = self.beginning(call, record, now, owner.clone());
+        let advanced = self.answered(self.0.store.advance(beginning).await)?;
         if let Some(asking) = asking {
             asking.heard();
         }
-        Ok(advanced)
+        Ok((advanced, owner))
     }
 
     /// The transition that begins it.
-    pub(crate) fn beginning(&self, call: &Call, record: &Record, now: StoreTime) -> Advance {
+    pub(crate) fn beginning(&self, call: &Call, record: &Record, now: StoreTime, owner: String) -> Advance {
         let also = match record.state {
             State::Processing => Also::LeaseOver,
             _ if record.is_expired(now) => Also::Expired,
@@ -63,7 +67,7 @@ impl Engine {
         let step = Step::Begin {
             scope: call.identity.scope.clone(),
             key: call.identity.key.clone(),
-            owner: self.0.owner.clone(),
+            owner,
             lease: call.contract.lease,
             fingerprint: call.fingerprint,
             ignored: call.contract.fingerprint.ignore.clone(),

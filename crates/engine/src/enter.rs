@@ -186,11 +186,13 @@ impl Engine {
                 // Most requests are new: the claim says so, or brings the record that stands in its way.
                 asked = Instant::now();
                 let asking = self.0.forsaken.asking(id, 1);
-                let claimed = leader.heard(self.answered(self.0.store.claim(self.claim(call, id)).await))?;
+                let owner = asking.owner(&self.0.owner);
+                let claim = self.claim(call, id, owner.clone());
+                let claimed = leader.heard(self.answered(self.0.store.claim(claim).await))?;
                 asking.heard();
                 match claimed {
                     Claimed::Won { now } => {
-                        let record = first_attempt(call, id, &self.0.owner, now);
+                        let record = first_attempt(call, id, &owner, now);
                         return Ok(Some(Entered::Attempt(self.begun(call, record, leader, false))));
                     }
                     Claimed::Exists(read) => found = Some(*read),
@@ -211,13 +213,14 @@ impl Engine {
                 (Decision::Begin, None) => {}
                 (Decision::Begin | Decision::TakeOver { .. }, Some(record)) => {
                     asked = Instant::now();
-                    match leader.heard(self.begin_next(call, &record, read.now).await)? {
+                    let (begun, owner) = leader.heard(self.begin_next(call, &record, read.now).await)?;
+                    match begun {
                         Advanced::Done { now, .. } => {
                             let resumes = matches!(decision, Decision::TakeOver { .. });
                             if resumes {
                                 self.0.signals.bump(&self.0.signals.stale_takeovers, &call.label);
                             }
-                            let record = next_attempt(call, record, &self.0.owner, now);
+                            let record = next_attempt(call, record, &owner, now);
                             return Ok(Some(Entered::Attempt(self.begun(call, record, leader, resumes))));
                         }
                         Advanced::Superseded(read) => found = Some(*read),

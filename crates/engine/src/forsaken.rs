@@ -7,10 +7,12 @@
 //! left to its lease and becomes `outcome_unknown`. Attempts that follow a lost outcome are not remembered, since
 //! nothing that they did not do says that nothing happened.
 //!
-//! Whoever withdraws leads the operation's flight, so no attempt of this process runs under that number meanwhile; one
-//! that was heard of is forgotten here before it runs.
+//! Each asking has a number of its own in the owner that it writes: most requests ask for the first attempt whether or
+//! not there is one, and one that was performed is never taken for one that was asked for. Whoever withdraws leads the
+//! operation's flight, and an attempt that was heard of is forgotten here before it runs.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use onefold_core::{Kept, OperationId, Record, State};
 use onefold_store::{Advance, Advanced, Also, Start, Step};
@@ -18,56 +20,77 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::flight::Joined;
-use crate::limits::{FORSAKEN_FOR, FORSAKEN_LOOK, FORSAKEN_MAX};
+use crate::limits::{FORSAKEN_ASKINGS, FORSAKEN_FOR, FORSAKEN_LOOK, FORSAKEN_MAX};
 use crate::{Engine, Refusal};
 
-#[derive(Clone, Copy)]
 struct One {
     attempt: u32,
+    /// Of the askings for it.
+    numbers: Vec<u64>,
     since: Instant,
     looked: Instant,
 }
 
 #[derive(Default)]
-pub(crate) struct Forsaken(Mutex<HashMap<OperationId, One>>);
+pub(crate) struct Forsaken {
+    asked: AtomicU64,
+    map: Mutex<HashMap<OperationId, One>>,
+}
 
 /// An attempt that is being asked for. It is forsaken when this is dropped before the answer was heard.
 pub(crate) struct Asking<'f> {
     forsaken: &'f Forsaken,
     id: OperationId,
     attempt: u32,
+    number: u64,
     heard: bool,
+}
+
+/// Whether this owner of a record is this process, in one of its askings or not.
+pub(crate) fn is_of(owner: &str, process: &str) -> bool {
+    owner == process || number(owner, process).is_some()
+}
+
+/// Of the asking that has written this owner.
+fn number(owner: &str, process: &str) -> Option<u64> {
+    u64::from_str_radix(owner.strip_prefix(process)?.strip_prefix('-')?, 16).ok()
 }
 
 impl Forsaken {
     pub(crate) fn asking(&self, id: OperationId, attempt: u32) -> Asking<'_> {
-        Asking { forsaken: self, id, attempt, heard: false }
+        let number = self.asked.fetch_add(1, Ordering::Relaxed);
+        Asking { forsaken: self, id, attempt, number, heard: false }
     }
 
-    fn note(&self, id: OperationId, attempt: u32) {
+    fn note(&self, id: OperationId, attempt: u32, number: u64) {
         let now = Instant::now();
-        let mut map = self.0.lock();
-        if map.len() < FORSAKEN_MAX || map.contains_key(&id) {
-            map.insert(id, One { attempt, since: now, looked: now });
+        let mut map = self.map.lock();
+        if map.len() >= FORSAKEN_MAX && !map.contains_key(&id) {
+            return;
         }
+        let one = map.entry(id).or_insert(One { attempt, numbers: Vec::new(), since: now, looked: now });
+        if one.numbers.len() < FORSAKEN_ASKINGS {
+            one.numbers.push(number);
+        }
+        (one.attempt, one.since) = (one.attempt.max(attempt), now);
     }
 
     /// An attempt begins that is performed: no earlier one can begin any more.
     pub(crate) fn forget(&self, id: OperationId) {
-        self.0.lock().remove(&id);
+        self.map.lock().remove(&id);
     }
 
     /// Whether this record, as the store has it, is an attempt that nobody performs.
-    fn has(&self, record: &Record, owner: &str) -> bool {
+    fn has(&self, record: &Record, process: &str) -> bool {
+        let Some(number) = number(&record.owner, process) else { return false };
         matches!(record.state, State::Processing | State::OutcomeUnknown)
-            && record.owner == owner
-            && self.0.lock().get(&record.id).is_some_and(|one| one.attempt == record.attempt)
+            && self.map.lock().get(&record.id).is_some_and(|one| one.numbers.contains(&number))
     }
 
     /// Those that were not looked at for longest.
     fn next(&self) -> Vec<(OperationId, u32)> {
         let now = Instant::now();
-        let mut map = self.0.lock();
+        let mut map = self.map.lock();
         map.retain(|_, one| now < one.since + FORSAKEN_FOR);
         let mut all: Vec<_> = map.iter().map(|(id, one)| (one.looked, *id, one.attempt)).collect();
         all.sort_unstable_by_key(|(looked, ..)| *looked);
@@ -80,6 +103,11 @@ impl Forsaken {
 }
 
 impl Asking<'_> {
+    /// What it writes as the record's owner.
+    pub(crate) fn owner(&self, process: &str) -> String {
+        format!("{process}-{:x}", self.number)
+    }
+
     /// The answer was heard, whatever it is. An attempt that begins with it is forgotten when it begins.
     pub(crate) fn heard(mut self) {
         self.heard = true;
@@ -89,7 +117,7 @@ impl Asking<'_> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         if !self.heard {
-            self.forsaken.note(self.id, self.attempt);
+            self.forsaken.note(self.id, self.attempt, self.number);
         }
     }
 }

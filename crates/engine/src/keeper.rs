@@ -9,10 +9,10 @@
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use crate::Engine;
-use crate::limits::{KEEPER_TICK, SWEEP_LIMIT, SWEEP_REST, SWEEP_REST_MAX};
+use crate::limits::{FORSAKEN_LOOK_FOR, KEEPER_TICK, SWEEP_LIMIT, SWEEP_REST, SWEEP_REST_MAX};
 
 /// The running loops; they end when this is dropped.
 pub struct Keeper(pub(crate) JoinHandle<()>);
@@ -40,7 +40,8 @@ impl Engine {
         loop {
             ticks.tick().await;
             self.flush_counters().await;
-            self.look_for_forsaken().await;
+            // A store that answers slowly delays nothing else for long.
+            let _ = timeout(FORSAKEN_LOOK_FOR, self.look_for_forsaken()).await;
             self.look_for_lost_outcomes().await;
             if let Ok(survey) = self.0.store.survey().await {
                 self.0.signals.surveyed(&survey);

@@ -47,8 +47,11 @@ pub(crate) const OFFER_PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(crate) const FORSAKEN_FOR: Duration = Duration::from_secs(600);
 /// Such attempts that are remembered: as many as can wait for a store that has stopped answering, and some.
 pub(crate) const FORSAKEN_MAX: usize = 20_000;
-/// Such attempts that one tick of the keeper looks at.
+/// Askings that are remembered of one operation: the earliest are the ones that a pooler hands on.
+pub(crate) const FORSAKEN_ASKINGS: usize = 64;
+/// Such attempts that one tick of the keeper looks at, and for how long.
 pub(crate) const FORSAKEN_LOOK: usize = 200;
+pub(crate) const FORSAKEN_LOOK_FOR: Duration = Duration::from_millis(500);
 /// Counters of this many records are kept in memory between two writes.
 pub(crate) const TALLY_RECORDS_MAX: usize = 10_000;
 /// How often counters are written, lost outcomes are looked for and gauges are read.

@@ -13,14 +13,20 @@ use tokio::time::{Instant, sleep};
 use super::{Attempt, Parts, Settled, Verdict};
 use crate::Engine;
 use crate::begin::next_attempt;
+use crate::forsaken::is_of;
 
 const THE_LAYER: &str = "onefold";
 
 impl Engine {
     /// The process stops: what still runs here has an unknown outcome. Returns how many attempts that were.
     pub async fn abandon_running(&self) -> usize {
-        let running: Vec<_> =
-            self.0.flights.running().into_iter().filter(|record| record.owner == self.0.owner).collect();
+        let running: Vec<_> = self
+            .0
+            .flights
+            .running()
+            .into_iter()
+            .filter(|record| is_of(&record.owner, &self.0.owner))
+            .collect();
         let mut cut_off = 0;
         for record in &running {
             let start = Start { states: &[State::Processing], attempt: record.attempt, also: Also::Nothing };
@@ -230,13 +236,13 @@ impl Parts {
         };
         sleep(pause).await;
         match self.engine.begin_next(&self.call, &self.record, now).await {
-            Ok(Advanced::Done { now, .. }) => {
-                let record = next_attempt(&self.call, self.record, &self.engine.0.owner, now);
+            Ok((Advanced::Done { now, .. }, owner)) => {
+                let record = next_attempt(&self.call, self.record, &owner, now);
                 let leader = self.leader.expect("an automatic attempt follows one that leads");
                 Ok(self.engine.begun(&self.call, record, leader, false))
             }
-            Ok(Advanced::Superseded(read)) => Err(Settled::Superseded(read)),
-            Ok(Advanced::Missing) => Err(Settled::Superseded(Box::new(Read { now, record: None }))),
+            Ok((Advanced::Superseded(read), _)) => Err(Settled::Superseded(read)),
+            Ok((Advanced::Missing, _)) => Err(Settled::Superseded(Box::new(Read { now, record: None }))),
             Err(crate::Refusal::Store(error)) => Err(Settled::NotStored(error)),
             Err(crate::Refusal::TooManyKeys) => unreachable!("only a claim asks for the quota"),
         }

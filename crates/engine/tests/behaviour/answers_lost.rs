@@ -2,7 +2,7 @@
 //! taken for somebody else's.
 
 use onefold_core::{Contract, Decision, EventKind, State};
-use onefold_engine::{Refusal, ResolvedAs, Settled, Stood};
+use onefold_engine::{Refusal, ResolvedAs, Settled};
 use onefold_store::{Advanced, Claimed, OperationStore};
 use tokio::time::{sleep, timeout};
 
@@ -34,19 +34,18 @@ async fn attempt_that_begins_long_after_its_process_gave_it_up_is_withdrawn_by_t
         store.next(Asked::Claim, Fault::Unavailable);
         assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
         sleep(secs(100)).await;
-        let late = engine.claim_of(&order);
         match key {
             "begun" => {
-                let Stood::Free(advance) = engine.stood(&order, world.store.read(late.id).await.unwrap())
-                else {
-                    panic!("the key is free")
-                };
                 store.next(Asked::Begin, Fault::Unavailable);
                 assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+                let late = store.beginning_asked();
                 sleep(secs(100)).await;
-                assert!(matches!(world.store.advance(*advance).await, Ok(Advanced::Done { .. })));
+                assert!(matches!(world.store.advance(late).await, Ok(Advanced::Done { .. })));
             }
-            _ => assert!(matches!(world.store.claim(late).await, Ok(Claimed::Won { .. }))),
+            _ => {
+                let late = store.claim_asked();
+                assert!(matches!(world.store.claim(late).await, Ok(Claimed::Won { .. })));
+            }
         }
         let other = world.engine();
         assert!(matches!(decision(&other, &order).await, Decision::Busy { .. }), "{key}");
@@ -86,6 +85,41 @@ async fn attempt_that_is_performed_is_not_withdrawn_though_its_number_was_given_
     sleep(secs(5)).await;
     assert_eq!(record(&engine, &order).await.state, State::OutcomeUnknown);
     assert_eq!(decision(&engine, &order).await, Decision::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_claims_that_were_given_up_the_one_that_begins_is_withdrawn() {
+    let world = World::new();
+    let (engine, store) = world.flaky();
+    let order = call(busy(), "3 apples");
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        store.next(Asked::Claim, Fault::Unavailable);
+        assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+        asked.push(store.claim_asked());
+    }
+    assert!(matches!(world.store.claim(asked.remove(1)).await, Ok(Claimed::Won { .. })));
+    assert_eq!(begin(&engine, &order).await.number(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_attempt_is_not_withdrawn_though_a_claim_that_it_stood_in_the_way_of_was_not_heard_of() {
+    for fault in [Fault::Unavailable, Fault::AnswerLost, Fault::Refused] {
+        for contract in [contract(), resumable()] {
+            let world = World::new();
+            let (engine, store) = world.flaky();
+            let _keeper = engine.keep(secs(3600));
+            let order = call(contract, "3 apples");
+            drop(begin(&engine, &order).await);
+            settle_down().await;
+            let lost = record(&engine, &order).await;
+            store.next(Asked::Claim, fault);
+            assert!(matches!(enter(&engine, &order).await, Err(Refusal::Store(_))));
+            sleep(secs(5)).await;
+            assert_eq!(record(&engine, &order).await.state, lost.state, "it may have done it: {fault:?}");
+            assert_eq!(record(&world.engine(), &order).await.attempt, 1);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

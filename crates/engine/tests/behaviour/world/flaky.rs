@@ -51,11 +51,19 @@ pub struct Flaky {
     behind: Arc<dyn OperationStore>,
     planned: Mutex<VecDeque<(Asked, Fault)>>,
     seen: Mutex<Vec<Asked>>,
+    claim: Mutex<Option<Claim>>,
+    beginning: Mutex<Option<Advance>>,
 }
 
 impl Flaky {
     pub fn over(behind: Arc<dyn OperationStore>) -> Flaky {
-        Flaky { behind, planned: Mutex::default(), seen: Mutex::default() }
+        Flaky {
+            behind,
+            planned: Mutex::default(),
+            seen: Mutex::default(),
+            claim: Mutex::default(),
+            beginning: Mutex::default(),
+        }
     }
 
     /// The next call of this kind, for which nothing is planned yet, meets this.
@@ -71,6 +79,16 @@ impl Flaky {
     /// How many calls of this kind came.
     pub fn seen(&self, asked: Asked) -> usize {
         self.seen.lock().iter().filter(|one| **one == asked).count()
+    }
+
+    /// The latest claim that was asked for.
+    pub fn claim_asked(&self) -> Claim {
+        self.claim.lock().clone().expect("a claim was asked for")
+    }
+
+    /// The latest attempt of a record that was there that was asked for.
+    pub fn beginning_asked(&self) -> Advance {
+        self.beginning.lock().clone().expect("an attempt was asked for")
     }
 
     fn plan_for(&self, asked: Asked) -> Option<Fault> {
@@ -123,6 +141,7 @@ impl OperationStore for Flaky {
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, StoreError> {
+        *self.claim.lock() = Some(claim.clone());
         self.meet(Asked::Claim, self.behind.claim(claim)).await
     }
 
@@ -134,6 +153,9 @@ impl OperationStore for Flaky {
             Step::LoseOutcome | Step::Lapse => Asked::Lose,
             Step::Reconcile { .. } | Step::Probed { .. } => Asked::Verdict,
         };
+        if asked == Asked::Begin {
+            *self.beginning.lock() = Some(advance.clone());
+        }
         self.meet(asked, self.behind.advance(advance)).await
     }
 
