@@ -201,9 +201,13 @@ pub(crate) async fn show_incoming(
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InboxRedrive {
+    #[serde(skip_serializing_if = "Option::is_none")]
     ids: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     consumer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     per_second: Option<u32>,
     #[serde(default)]
     reason: String,

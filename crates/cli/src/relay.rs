@@ -42,11 +42,12 @@ pub(crate) async fn run(common: &Common, listen: Option<SocketAddr>) -> Result<E
     for configured in &settings.destinations {
         destinations.push(destination(configured).await?);
     }
+    let store = Place::of(common)?.open().await?;
+    // Not before: whoever asked would wait as long as a migration does.
     let listener = match listen {
         Some(address) => Some(bind(address).await?),
         None => None,
     };
-    let store = Place::of(common)?.open().await?;
     let outbox = store.outbox();
     let mut end = EndSignals::take()?;
     let engine = Engine::new(store.operations(), "relay", Limits::default());

@@ -61,12 +61,15 @@ const WAIT: &str = "SET LOCAL lock_timeout = '300ms'";
 /// between the transactions of a dump.
 const PAUSE: Duration = Duration::from_millis(700);
 /// Who has held tables of the schema for longer than a migration waits. Nobody's statements, which may hold anything.
-const HOLDERS: &str = "SELECT string_agg(DISTINCT format('%s of user %s, process %s, for %s s',
-        coalesce(nullif(a.application_name, ''), 'a session'), coalesce(a.usename::text, '?'), a.pid,
-        floor(extract(epoch FROM clock_timestamp() - a.xact_start))::bigint), '; ')
+/// Since when, others' sessions tell only a member of `pg_read_all_stats`.
+const HOLDERS: &str = "SELECT string_agg(DISTINCT CASE WHEN l.pid IS NULL THEN 'a prepared transaction' ELSE
+        format('%s of user %s, process %s%s', coalesce(nullif(a.application_name, ''), 'a session'),
+            coalesce(a.usename::text, '?'), l.pid, coalesce(', for '
+            || floor(extract(epoch FROM clock_timestamp() - a.xact_start))::bigint::text || ' s', '')) END, '; ')
     FROM pg_locks l JOIN pg_class c ON c.oid = l.relation AND c.relnamespace = to_regnamespace('onefold')
-    JOIN pg_stat_activity a ON a.pid = l.pid
-    WHERE l.granted AND l.pid <> pg_backend_pid() AND a.xact_start < clock_timestamp() - interval '300 ms'
+    LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()
+    AND coalesce(a.xact_start < clock_timestamp() - interval '300 ms', true)
     AND l.database = (
         SELECT oid FROM pg_database WHERE datname = current_database())";
 /// NULL: there is no such table. The last: another's schema of the same name.
@@ -110,7 +113,7 @@ pub(crate) async fn run(
     known: &[Migration],
     wait_max: Duration,
 ) -> Result<(), OpenError> {
-    let began = Instant::now();
+    let mut waits_since = None;
     let mut connection = server.connection().await?;
     let latest = u32::try_from(known.len()).expect("migrations are few");
     loop {
@@ -140,8 +143,9 @@ pub(crate) async fn run(
             Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 transaction.rollback().await.map_err(said)?;
                 let by = holders(&**connection).await?;
-                if began.elapsed() >= wait_max {
-                    return Err(OpenError::Held { waited_s: began.elapsed().as_secs(), by });
+                let waited = waits_since.get_or_insert_with(Instant::now).elapsed();
+                if waited >= wait_max {
+                    return Err(OpenError::Held { waited_s: waited.as_secs(), by });
                 }
                 tracing::info!(%by, "a migration waits for tables that are held");
                 sleep(PAUSE).await;

@@ -168,11 +168,18 @@ impl Messages {
         if entries.first().is_none_or(|first| first.round != entry.round) {
             return Ok(());
         }
+        let reason = format!("permit {} lets it through", permit.number);
+        let Some(last) = entries.last() else { return Ok(()) };
+        if last.round == permit.number
+            && last.state == InboxState::Parked
+            && last.reason.as_deref() == Some(&*reason)
+        {
+            return self.let_go(id, permit, again, acted).await;
+        }
         // One that is in the round was let through before.
-        let Some(last) = entries.last().filter(|last| last.round < permit.number && permit.names(last))
-        else {
+        if last.round >= permit.number || !permit.names(last) {
             return Ok(());
-        };
+        }
         if matches!(last.state, InboxState::Failing | InboxState::Parked) {
             acted.pass_over(id.to_string(), format!("it is {}", last.state));
             return Ok(());
@@ -199,8 +206,22 @@ impl Messages {
             body: Some(kept),
             versioned: None,
         };
-        let reason = format!("permit {} lets it through", permit.number);
         let entry = self.0.fail(Failure { mark, reason, park_after: Some(1) }).await?;
+        if entry.round != permit.number {
+            acted.pass_over(id.to_string(), "somebody was there before");
+            return Ok(());
+        }
+        self.let_go(id, permit, again, acted).await
+    }
+
+    /// Lets a message that was put into the round go, in its turn.
+    async fn let_go(
+        &self,
+        id: OperationId,
+        permit: &Permit,
+        again: &HandleAgain,
+        acted: &mut Acted,
+    ) -> Result<(), ActError> {
         let unparking = Unparking {
             id,
             round: permit.number,
@@ -208,7 +229,7 @@ impl Messages {
             who: again.who.clone(),
             reason: again.reason.clone(),
         };
-        match entry.round == permit.number && self.0.unpark(unparking).await? {
+        match self.0.unpark(unparking).await? {
             true => acted.done.push(id.to_string()),
             false => acted.pass_over(id.to_string(), "somebody was there before"),
         }

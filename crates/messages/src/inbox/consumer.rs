@@ -152,7 +152,9 @@ impl<S: ConsumeStore + 'static> Shared<S> {
     /// Handles a message from its kept body, again after a pause as often as it fails, until it is parked.
     async fn handle_to_the_end(&self, entry: &InboxEntry) -> Result<Option<Handling>, StoreError> {
         let tries = self.inbox.settings().park_after.map_or(RERUN_TRIES, |most| most.min(RERUN_TRIES));
-        let (mut entry, mut failures) = (entry.clone(), 0);
+        // What deliveries in this round have failed before leaves it as many.
+        let (mut entry, mut failures) = (entry.clone(), entry.failures);
+        let tries = tries.saturating_add(failures);
         loop {
             let handling = self.handle_kept(&entry, tries).await?;
             let Some(Handling::Again { after }) = handling else { return Ok(handling) };
