@@ -58,7 +58,7 @@ pub fn router(engine: Engine, messages: Messages, metrics: Registry, stopping: A
     guarded(watched.merge(acts).fallback(refusal::no_such_path))
 }
 
-/// Health and metrics alone: nothing that changes anything, so also for a listener that others reach.
+/// Health and metrics alone, which change nothing: for a listener that monitoring reaches.
 pub fn health(engine: Engine, metrics: Registry, stopping: Arc<AtomicBool>) -> Router {
     guarded(watched(engine, metrics, stopping).fallback(refusal::no_such_page))
 }

@@ -352,3 +352,15 @@ fn incoming_id(text: &str) -> Result<OperationId, Refusal> {
 fn no_message() -> Refusal {
     Refusal::new(Problem::NotFound, "there is no such message")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redrive_by_ids_is_the_same_request_as_it_was_before_there_was_more_to_say() {
+        let before = json!({"ids": ["4f"], "reason": "mended"});
+        let read: InboxRedrive = serde_json::from_value(before.clone()).unwrap();
+        assert_eq!(json!(read), before);
+    }
+}

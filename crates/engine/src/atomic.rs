@@ -123,8 +123,8 @@ impl<S: AtomicStore> AtomicEngine<S> {
             match leader.heard(self.engine.answered(ended))? {
                 Atomically::Committed { now, attempt, expires_at, finish, kept, resource } => {
                     let record = match stood {
-                        Some(record) => next_attempt(call, record, &self.engine.0.owner, now),
-                        None => first_attempt(call, id, &self.engine.0.owner, now),
+                        Some(record) => next_attempt(call, record, self.engine.0.owner.clone(), now),
+                        None => first_attempt(call, id, self.engine.0.owner.clone(), now),
                     };
                     let state = match finish {
                         Finish::Succeeded => State::Succeeded,

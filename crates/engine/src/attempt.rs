@@ -81,7 +81,6 @@ impl Engine {
     pub(crate) fn begun(&self, call: &Call, record: Record, leader: Leader, resumes: bool) -> Attempt {
         let signals = &self.0.signals;
         signals.bump(&signals.attempts_begun, &call.label);
-        self.0.forsaken.forget(record.id);
         let lease = call.contract.lease;
         let begun = Instant::now();
         leader.flight().runs(Arc::new(record.clone()), begun + lease);

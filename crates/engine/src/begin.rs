@@ -100,7 +100,7 @@ fn promise(contract: &Contract, attempt: u32) -> Promise {
     Promise { on_stale: on_stale(contract, attempt), retention: contract.retention, tombstone }
 }
 
-pub(crate) fn first_attempt(call: &Call, id: OperationId, owner: &str, now: StoreTime) -> Record {
+pub(crate) fn first_attempt(call: &Call, id: OperationId, owner: String, now: StoreTime) -> Record {
     Record {
         id,
         scope: call.identity.scope.clone(),
@@ -111,7 +111,7 @@ pub(crate) fn first_attempt(call: &Call, id: OperationId, owner: &str, now: Stor
         ignored: call.contract.fingerprint.ignore.clone(),
         state: State::Processing,
         attempt: 1,
-        owner: owner.to_owned(),
+        owner,
         lease: Lease::Alive(call.contract.lease),
         on_stale: on_stale(&call.contract, 1),
         reconciliation: Reconciliation::Open,
@@ -126,7 +126,7 @@ pub(crate) fn first_attempt(call: &Call, id: OperationId, owner: &str, now: Stor
 }
 
 /// The record after the next attempt has begun at `now`.
-pub(crate) fn next_attempt(call: &Call, record: Record, owner: &str, now: StoreTime) -> Record {
+pub(crate) fn next_attempt(call: &Call, record: Record, owner: String, now: StoreTime) -> Record {
     let anew = record.is_expired(now);
     Record {
         // A tombstone had neither.
@@ -136,7 +136,7 @@ pub(crate) fn next_attempt(call: &Call, record: Record, owner: &str, now: StoreT
         ignored: call.contract.fingerprint.ignore.clone(),
         state: State::Processing,
         attempt: record.attempt + 1,
-        owner: owner.to_owned(),
+        owner,
         lease: Lease::Alive(call.contract.lease),
         on_stale: on_stale(&call.contract, record.attempt + 1),
         reconciliation: Reconciliation::Open,

@@ -192,7 +192,7 @@ impl Engine {
                 asking.heard();
                 match claimed {
                     Claimed::Won { now } => {
-                        let record = first_attempt(call, id, &owner, now);
+                        let record = first_attempt(call, id, owner, now);
                         return Ok(Some(Entered::Attempt(self.begun(call, record, leader, false))));
                     }
                     Claimed::Exists(read) => found = Some(*read),
@@ -220,7 +220,7 @@ impl Engine {
                             if resumes {
                                 self.0.signals.bump(&self.0.signals.stale_takeovers, &call.label);
                             }
-                            let record = next_attempt(call, record, &owner, now);
+                            let record = next_attempt(call, record, owner, now);
                             return Ok(Some(Entered::Attempt(self.begun(call, record, leader, resumes))));
                         }
                         Advanced::Superseded(read) => found = Some(*read),

@@ -9,7 +9,7 @@
 //!
 //! Each asking has a number of its own in the owner that it writes: most requests ask for the first attempt whether or
 //! not there is one, and one that was performed is never taken for one that was asked for. Whoever withdraws leads the
-//! operation's flight, and an attempt that was heard of is forgotten here before it runs.
+//! operation's flight, so one of this process at a time asks the store about it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,8 +75,8 @@ impl Forsaken {
         (one.attempt, one.since) = (one.attempt.max(attempt), now);
     }
 
-    /// An attempt begins that is performed: no earlier one can begin any more.
-    pub(crate) fn forget(&self, id: OperationId) {
+    /// None of the askings can begin any more.
+    fn forget(&self, id: OperationId) {
         self.map.lock().remove(&id);
     }
 
@@ -108,7 +108,7 @@ impl Asking<'_> {
         format!("{process}-{:x}", self.number)
     }
 
-    /// The answer was heard, whatever it is. An attempt that begins with it is forgotten when it begins.
+    /// The answer was heard, whatever it is.
     pub(crate) fn heard(mut self) {
         self.heard = true;
     }

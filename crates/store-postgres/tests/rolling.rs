@@ -187,6 +187,36 @@ async fn migration_whose_tables_are_held_for_too_long_says_by_whom_and_leaves_th
     drop(open_with(&url, later(ADDITIVE, SCHEMA_VERSION)).await.expect("it migrates now"));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_holds_a_migration_up_is_named_to_a_role_that_may_not_see_what_others_do() {
+    let Some(database) = Database::create(WHAT, Isolation::ReadCommitted).await else { return };
+    let (url, name) = (database.url(), database.ask("SELECT current_database()").await);
+    // Every connection of this database works as a role that has no other right.
+    let role = format!(
+        "CREATE ROLE {name}; GRANT CREATE ON DATABASE {name} TO {name}; ALTER DATABASE {name} SET role = '{name}'"
+    );
+    database.execute(&role).await;
+    drop(open(&url).await);
+    let dump = reader(&url).await;
+    let unseen = database
+        .ask(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'nightly dump'
+        AND xact_start IS NULL",
+        )
+        .await;
+    assert_eq!(unseen, "1", "the role does not see since when");
+    let options = Options { migration_wait_max: Duration::from_secs(1), ..later(ADDITIVE, SCHEMA_VERSION) };
+    let refused = timeout(DEADLINE, open_with(&url, options)).await.expect("it gives up");
+    let told = refused.err().expect("the table is held").to_string();
+    assert!(told.contains("nightly dump of user"), "{told}");
+    dump.batch_execute("ROLLBACK").await.expect("it ends");
+    drop(dump);
+    let gone = format!(
+        "SET ROLE none; DROP OWNED BY {name} CASCADE; ALTER DATABASE {name} RESET role; DROP ROLE {name}"
+    );
+    database.execute(&gone).await;
+}
+
 /// As an earlier release left it: the tables of its schema alone, with what stands in them.
 async fn back_to(schema: usize, database: &Database) {
     const EARLIER: [&str; 3] = [

@@ -237,7 +237,7 @@ impl Parts {
         sleep(pause).await;
         match self.engine.begin_next(&self.call, &self.record, now).await {
             Ok((Advanced::Done { now, .. }, owner)) => {
-                let record = next_attempt(&self.call, self.record, &owner, now);
+                let record = next_attempt(&self.call, self.record, owner, now);
                 let leader = self.leader.expect("an automatic attempt follows one that leads");
                 Ok(self.engine.begun(&self.call, record, leader, false))
             }

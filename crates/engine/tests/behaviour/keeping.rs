@@ -27,6 +27,22 @@ async fn keeper_marks_attempts_whose_lease_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn keeper_marks_attempts_though_the_store_is_slow_about_claims_that_were_not_heard_of() {
+    let world = World::new();
+    let (silent, renews) = world.flaky();
+    renews.next_times(1000, Asked::Renew, Fault::Unavailable);
+    let (engine, store) = world.flaky();
+    store.next(Asked::Claim, Fault::Unavailable);
+    assert!(enter(&engine, &keyed(contract(), "k-1", "3 apples")).await.is_err());
+    let order = keyed(Contract { lease: secs(3), ..contract() }, "k-2", "3 apples");
+    let _attempt = begin(&silent, &order).await;
+    store.next_times(1000, Asked::Read, Fault::ToldLate(secs(3600)));
+    let _keeper = engine.keep(secs(3600));
+    sleep(secs(10)).await;
+    assert_eq!(record(&world.engine(), &order).await.state, State::OutcomeUnknown);
+}
+
+#[tokio::test(start_paused = true)]
 async fn keeper_leaves_live_attempts_alone() {
     let engine = World::new().engine();
     let order = call(Contract { lease: secs(1), ..contract() }, "3 apples");

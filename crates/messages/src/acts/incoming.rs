@@ -3,7 +3,7 @@
 //!
 //! Nothing is handled here: what is let go on stands in the store as due, and a running consumer, or the gateway whose
 //! webhook it is, takes it from there. After a crash in the middle the rest is as it was, and asked again the rest is
-//! done; a message that was just being let through under a permit may be found parked in its round.
+//! done; a message that was just being let through under a permit stands parked in its round until then.
 
 use onefold_core::contract::Retention;
 use onefold_core::{InboxEntry, InboxState, OperationId, Permit};

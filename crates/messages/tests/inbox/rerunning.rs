@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use onefold_core::InboxState;
+use onefold_core::contract::Retention;
 use onefold_messages::{
     ActError, ActOnIncoming, HandleAgain, Handled, Handling, Inbound, InboxSettings, Rerun, WhichIncoming,
 };
-use onefold_store::{InboxQuery, NewPermit};
+use onefold_store::{Failure, InboxQuery, Mark, NewPermit};
 use onefold_testkit::{Store, on_each_store};
 
 use crate::rig::{Does, Shop, key, message, nameless, settings};
@@ -16,6 +17,7 @@ on_each_store!(
     what_failed_in_a_rerun_that_ended_is_handled_by_the_next_one,
     what_a_person_has_handled_again_waits_for_a_build_that_the_permit_is_for,
     what_cannot_be_handled_again_is_told_and_left_alone,
+    an_act_that_was_broken_off_between_its_two_writes_is_finished_when_it_is_asked_again,
     a_redrive_of_a_consumer_keeps_its_pace_and_passes_over_what_was_put_aside,
     a_redrive_of_a_source_leaves_other_sources_alone,
 );
@@ -70,11 +72,13 @@ async fn what_failed_in_a_rerun_that_ended_is_handled_by_the_next_one(store: &St
     handled(&shop, "41", &["a"]).await;
     grant(&shop, Some("41")).await;
     let put_off = Does::Says(Handled::NotYet { after: None });
-    let (consumer, _) = shop.scripted(keeping("42"), [Does::Fails("no answer"), put_off]);
+    let (consumer, script) = shop.scripted(keeping("42"), [Does::Fails("no answer"), put_off]);
     assert_eq!(consumer.rerun().await.unwrap(), Rerun { left: 1, ..Rerun::default() });
     assert_eq!(in_state(&shop, InboxState::Failing).await, ["a"]);
     let (damaged, _) = shop.scripted(keeping("41"), []);
     assert_eq!(damaged.rerun().await.unwrap(), Rerun::default(), "not by the damaged build");
+    // What has failed before in the round takes none of its tries.
+    script.lock().extend([Does::Fails("no answer"), Does::Fails("no answer")]);
     assert_eq!(consumer.rerun().await.unwrap(), Rerun { handled: 1, ..Rerun::default() });
     assert_eq!(shop.effects().await, ["a", "a"]);
 }
@@ -125,6 +129,31 @@ async fn what_cannot_be_handled_again_is_told_and_left_alone(store: &Store) {
     people.revoke(permit, "ann", "enough").await.unwrap();
     assert!(matches!(people.handle_again(again(permit)).await, Err(ActError::Revoked)));
     assert_eq!(shop.entries().await.len(), 2);
+}
+
+async fn an_act_that_was_broken_off_between_its_two_writes_is_finished_when_it_is_asked_again(store: &Store) {
+    let shop = Shop::open(store).await;
+    handled(&shop, "41", &["a"]).await;
+    let round = grant(&shop, Some("41")).await;
+    let last = shop.entries().await.remove(0);
+    let mark = Mark {
+        id: last.id,
+        round,
+        body: shop.store.kept_message(last.id, last.round).await.unwrap(),
+        identity: last.identity,
+        handler: last.handler,
+        fingerprint: last.fingerprint,
+        retention: Retention::Forever,
+        too_old_at: None,
+        versioned: None,
+    };
+    let reason = format!("permit {round} lets it through");
+    shop.store.fail(Failure { mark, reason, park_after: Some(1) }).await.unwrap();
+    assert_eq!(in_state(&shop, InboxState::Parked).await, ["a"]);
+    let acted = shop.people().handle_again(again(round)).await.unwrap();
+    assert_eq!((acted.done.len(), acted.passed_over), (1, Vec::new()));
+    let _mended = shop.consumer("42");
+    shop.comes_to(&["a", "a"]).await;
 }
 
 /// A shop whose messages are parked, each of its source, with nobody who handles them.
